@@ -1,4 +1,4 @@
-//! The service over the memory store, without I/O: the trail PDF (P7).
+//! The trail PDF (P7), from the service with the memory store, without I/O.
 
 use std::sync::Arc;
 

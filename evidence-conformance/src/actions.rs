@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::actions::{Action, Destination, SecretUrl, SlackContext, Target, Watched};
-use evidence_core::fact::{Fact, Guard, Key, UnknownFields};
+use evidence_core::fact::{Fact, Key, Precondition, UnknownFields};
 use evidence_core::feed::{Held, Lease};
 use evidence_core::id::Id;
 use evidence_core::notifications::{Channel, Delivery, DeliveryState, Position};
@@ -157,8 +157,8 @@ async fn a_number_is_given_once(store: Arc<dyn Store>) -> Outcome {
     let racer = |n: u64| {
         let org = org.clone();
         async move {
-            let guard = Guard::Vacant(Key::ActionNumber(1));
-            org.attempt(vec![created(n, 1, &format!("a{n}"))], vec![guard]).await.is_ok()
+            let precondition = Precondition::Vacant(Key::ActionNumber(1));
+            org.attempt(vec![created(n, 1, &format!("a{n}"))], vec![precondition]).await.is_ok()
         }
     };
     let recorded = on_tasks((100..116).map(racer)).await?.into_iter().filter(|recorded| *recorded).count();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use evidence_core::allowlists::{Allowance, AllowedArtifact, EndedAllowance, Withdrawal};
+use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, EndedAllowlistEntry, Withdrawal};
 use evidence_core::fact::Fact;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::Store;
@@ -20,8 +20,8 @@ promises! {
     ended_allowances_are_found: "`ended_allowances` answers the environments in which entries ended within a time, by that time.",
 }
 
-fn allowance(n: u64, environment: u64, start: &str) -> Allowance {
-    Allowance {
+fn allowance(n: u64, environment: u64, start: &str) -> AllowlistEntry {
+    AllowlistEntry {
         id: id(n),
         environment: id(environment),
         fingerprint: fingerprint(start),
@@ -37,14 +37,14 @@ fn allowance(n: u64, environment: u64, start: &str) -> Allowance {
 /// Until the `end`-th second.
 fn until(n: u64, environment: u64, start: &str, end: i64) -> Fact {
     Fact::ArtifactAllowed {
-        record: Allowance { expires_at: Some(at(end)), ..allowance(n, environment, start) },
+        record: AllowlistEntry { expires_at: Some(at(end)), ..allowance(n, environment, start) },
     }
 }
 
 /// Withdrawn in the `when`-th second.
 fn withdrawn(n: u64, environment: u64, start: &str, when: i64) -> Fact {
     let withdrawn = Some(Withdrawal { at: at(when), by: robot() });
-    Fact::AllowanceWithdrawn { record: Allowance { withdrawn, ..allowance(n, environment, start) } }
+    Fact::AllowanceWithdrawn { record: AllowlistEntry { withdrawn, ..allowance(n, environment, start) } }
 }
 
 fn allowed(n: u64, environment: u64, start: &str) -> Fact {
@@ -57,7 +57,8 @@ fn environment_created(n: u64, name: &str) -> Fact {
 
 async fn allowances_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let full = Allowance { artifact_name: awkward(), description: awkward(), ..allowance(110, 100, "ab") };
+    let full =
+        AllowlistEntry { artifact_name: awkward(), description: awkward(), ..allowance(110, 100, "ab") };
     org.record(vec![environment_created(100, "prod"), Fact::ArtifactAllowed { record: full.clone() }])
         .await?;
     same("by its index", store.allowances(org.id, &[2, 2]).await?, vec![full])?;
@@ -69,7 +70,7 @@ async fn allowances_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![environment_created(100, "prod"), environment_created(101, "test")]).await?;
     other.record(vec![environment_created(200, "prod"), allowed(210, 200, "ab")]).await?;
-    let early = Allowance { at: at(-50), ..allowance(110, 100, "ab") };
+    let early = AllowlistEntry { at: at(-50), ..allowance(110, 100, "ab") };
     org.record(vec![
         allowed(112, 100, "ab"),
         allowed(114, 101, "ab"),
@@ -176,7 +177,7 @@ async fn allowances_end(store: Arc<dyn Store>) -> Outcome {
     }
     let found = store.allowances(org.id, &[5]).await?;
     let by = Some(Withdrawal { at: at(20), by: robot() });
-    same("the withdrawn entry", found, vec![Allowance { withdrawn: by, ..allowance(111, 100, "cd") }])?;
+    same("the withdrawn entry", found, vec![AllowlistEntry { withdrawn: by, ..allowance(111, 100, "cd") }])?;
     // Allowed again.
     org.record(vec![allowed(113, 100, "cd"), until(114, 100, "ab", 30)]).await?;
     same("all", listed(&store, &org, None).await?, vec![7, 6, 4])?;
@@ -208,7 +209,7 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
         .await?,
     );
     let withdrawal = recorded(&org, vec![withdrawn(113, 101, "cd", 20)]).await?.next_back();
-    let ended = |org: &str, environment: u64, when: i64, entry: Option<u64>| EndedAllowance {
+    let ended = |org: &str, environment: u64, when: i64, entry: Option<u64>| EndedAllowlistEntry {
         at: at(when),
         org: named(org),
         environment: id(environment),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evidence_core::fact::{Fact, Guard, Write};
+use evidence_core::fact::{Fact, Precondition, Write};
 pub(crate) use evidence_core::fixtures::*;
 use evidence_core::id::Id;
 use evidence_core::store::{Entry, Store, StoreResult};
@@ -39,11 +39,15 @@ impl Org {
         Ok(self.store.record(write).await.map(drop)?)
     }
 
-    pub(crate) async fn attempt(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> StoreResult<Vec<Entry>> {
-        self.store.record(self.write(facts, guards)).await
+    pub(crate) async fn attempt(
+        &self,
+        facts: Vec<Fact>,
+        preconditions: Vec<Precondition>,
+    ) -> StoreResult<Vec<Entry>> {
+        self.store.record(self.write(facts, preconditions)).await
     }
 
-    pub(crate) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
-        Write { org: self.id, by: jane(), at: at(7), facts, guards, secrets: Vec::new() }
+    pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
+        Write { org: self.id, by: jane(), at: at(7), facts, preconditions, secrets: Vec::new() }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::Attestation;
-use evidence_core::fact::{Fact, Guard, Key};
+use evidence_core::fact::{Fact, Key, Precondition};
 use evidence_core::flows::{Flow, FlowFilter, Visibility};
 use evidence_core::id::Id;
 use evidence_core::page::{Page, PageRequest};
@@ -205,9 +205,9 @@ async fn renamed_flows_answer_to_former_names(store: Arc<dyn Store>) -> Outcome 
     same("by the name", store.flow(org.id, "b").await?, expected)?;
     same("the list", listed(&org, FlowFilter::default()).await?, vec!["b".to_owned(), "x".to_owned()])?;
     same("another organization's", named_flows(&other, &["a", "b"]).await?, vec![Some(id(200)), None])?;
-    let denotes = vec![Guard::Denotes(Key::Flow(named("a")), id(100))];
+    let denotes = vec![Precondition::Denotes(Key::Flow(named("a")), id(100))];
     org.attempt(vec![trail_begun(110, 100, "t")], denotes.clone()).await?;
-    org.attempt(vec![flow_created(102, "a")], vec![Guard::Vacant(Key::Flow(named("a")))]).await?;
+    org.attempt(vec![flow_created(102, "a")], vec![Precondition::Vacant(Key::Flow(named("a")))]).await?;
     conflict("the former name", org.attempt(vec![trail_begun(111, 100, "u")], denotes).await)?;
     let expected = vec![Some(id(102)), Some(id(100)), Some(id(101))];
     same("after another flow claimed it", named_flows(&org, &["a", "b", "x"]).await?, expected)

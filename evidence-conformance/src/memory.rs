@@ -1,7 +1,6 @@
-//! The store contract, executable: a store that keeps everything in memory. It is the reference that the other stores
-//! are compared with, so it prefers the obvious to the fast: one lock over plain maps and lists, and every query a
-//! look-up or a scan. [`record`](evidence_core::store::Recorder::record) checks a whole write first and applies it afterwards,
-//! so that a refused one has changed nothing.
+//! A store that holds everything in memory. It is the reference for other stores, so it prefers simple code
+//! to fast code: one lock over maps and lists, and each query is a look-up or a scan.
+//! [`record`](evidence_core::store::Recorder::record) checks a whole write before it changes anything.
 
 mod actions;
 mod allowlists;
@@ -37,11 +36,11 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use evidence_core::auth::KeyHash;
-use evidence_core::directory::{Directory, Name};
 use evidence_core::fact::Key;
 use evidence_core::feed::Lease;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
+use evidence_core::name_index::{Name, NameIndex};
 use evidence_core::notifications::Delivery;
 use evidence_core::orgs::{Organization, User};
 use evidence_core::store::{Current, Health, StoreError, StoreResult};
@@ -55,7 +54,7 @@ trait Admits<T> {
     fn admits(&self, record: &T) -> bool;
 }
 
-/// A [`evidence_core::Store`] that lives and ends with the process.
+/// A [`evidence_core::Store`] that exists as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: RwLock<State>,
@@ -67,29 +66,29 @@ struct State {
     organizations: BTreeMap<String, Organization>,
     /// Users by name.
     users: BTreeMap<String, User>,
-    /// What each organization has.
+    /// The tables of each organization.
     tables: BTreeMap<Id, Tables>,
-    /// What names lead to, and the revision of each record.
-    directory: Directory,
+    /// The names and revisions of records.
+    name_index: NameIndex,
     /// Hashes of keys: the organization and the id of the key.
     hashes: BTreeMap<KeyHash, (Id, Id)>,
     /// Leases by name.
     leases: BTreeMap<String, Lease>,
     /// Cursors by organization and consumer.
     cursors: BTreeMap<(Id, String), u64>,
-    /// How far the deliveries of targets are, by organization and target.
+    /// The deliveries of targets, by organization and target.
     deliveries: BTreeMap<(Id, Id), Delivery>,
-    /// Contents that records name.
+    /// The attachments that records name.
     named: BTreeSet<(Id, Fingerprint)>,
-    /// Contents that no record names yet: when they were kept, and when their removal began.
+    /// The attachments that no record names yet: when they were stored, and when their removal began.
     pending: BTreeMap<(Id, Fingerprint), (Timestamp, Option<Timestamp>)>,
     attachment_place: Option<AttachmentPlace>,
-    /// Attachments by organization and content.
+    /// The content of attachments, by organization and digest.
     blobs: BTreeMap<(Id, Fingerprint), Bytes>,
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -102,7 +101,7 @@ impl MemoryStore {
         self.state.write().map_err(poisoned)
     }
 
-    /// The record of this name, be it a former one, in the table that holds its kind.
+    /// Returns the record with this name or former name from the table of its kind.
     fn by_name<T: Clone>(
         &self,
         org: Id,
@@ -110,11 +109,11 @@ impl MemoryStore {
         table: impl FnOnce(&Tables) -> &BTreeMap<Id, Current<T>>,
     ) -> StoreResult<Option<Current<T>>> {
         let state = self.read()?;
-        let id = key.and_then(|key| state.directory.denoted(&Name::new(org, key))).map(|denoted| denoted.id);
+        let id = key.and_then(|key| state.name_index.denoted(&Name::new(org, key))).map(|denoted| denoted.id);
         Ok(id.and_then(|id| table(state.tables.get(&org)?).get(&id).cloned()))
     }
 
-    /// Asks an organization's tables; an organization that does not exist has empty ones.
+    /// Queries an organization's tables. An unknown organization has empty ones.
     fn ask<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
         let state = self.read()?;
         Ok(match state.tables.get(&org) {
@@ -139,30 +138,30 @@ impl Health for MemoryStore {
     }
 }
 
-/// A writer panicked half way: what the maps hold now need not be what they should.
+/// A writer panicked, so the data may be incomplete.
 fn poisoned<T>(_: PoisonError<T>) -> StoreError {
-    StoreError::Failed("an earlier write did not come to its end".into())
+    StoreError::Failed("an earlier write panicked".into())
 }
 
-/// Clones of the records, by name.
+/// Returns copies of the records, sorted by name.
 fn records<T: Clone, N: Ord>(table: &BTreeMap<Id, Current<T>>, name: impl Fn(&T) -> N) -> Vec<T> {
     let mut records: Vec<_> = table.values().map(|current| current.record.clone()).collect();
     records.sort_by_key(name);
     records
 }
 
-/// The bytes of a record, as other stores keep it.
+/// Returns the size of a record as serialized by other stores.
 fn bytes(record: &impl Serialize) -> StoreResult<u64> {
     let text = serde_json::to_vec(record).map_err(StoreError::corrupt)?;
     Ok(text.len() as u64)
 }
 
-/// Whether `part` occurs in `text`, whatever the case of ASCII letters.
+/// Returns whether `text` contains `part`, ignoring ASCII case.
 fn contains_folded(text: &str, part: &str) -> bool {
     text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
 }
 
-/// A limit as lists count.
+/// Converts a limit for iterators.
 fn at_most(limit: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

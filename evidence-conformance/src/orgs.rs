@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind, KeyHash, Role};
-use evidence_core::fact::{Fact, Guard, Key, RecordKind, UnknownFields, Write};
+use evidence_core::fact::{Fact, Key, Precondition, RecordKind, UnknownFields, Write};
 use evidence_core::orgs::{
     ByName, KeyHolder, Member, Membership, OrgKind, OrgRole, Organization, User, UserSettings,
 };
@@ -238,8 +238,8 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![Fact::UserCreated { record: user(90, "jane") }, joins(90, Role::Admin)]).await?;
     other.record(vec![joins(90, Role::Reader)]).await?;
     let removed = || vec![Fact::MemberRemoved { user: id(90), was: Role::Admin }];
-    let rests_on = |revision| vec![Guard::Revision(RecordKind::Member, id(90), revision)];
-    let unknown = org.attempt(removed(), vec![Guard::Revision(RecordKind::Member, id(91), 2)]).await;
+    let rests_on = |revision| vec![Precondition::Revision(RecordKind::Member, id(90), revision)];
+    let unknown = org.attempt(removed(), vec![Precondition::Revision(RecordKind::Member, id(91), 2)]).await;
     same("resting on nobody", matches!(unknown, Err(StoreError::Conflict)), true)?;
     org.attempt(removed(), rests_on(2)).await?;
     let role = async |org: &str| -> Result<_, Failure> {
@@ -250,7 +250,7 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     same("the role elsewhere", role("foobar").await?, Some(Some(Role::Reader)))?;
     let late = org.attempt(removed(), rests_on(2)).await;
     same("resting on a former role", matches!(late, Err(StoreError::Conflict)), true)?;
-    let no_member = || vec![Guard::Vacant(Key::Member(id(90)))];
+    let no_member = || vec![Precondition::Vacant(Key::Member(id(90)))];
     org.attempt(vec![joins(90, Role::Reader)], no_member()).await?;
     let second = org.attempt(vec![joins(90, Role::Reader)], no_member()).await;
     same("resting on nobody's being there", matches!(second, Err(StoreError::Conflict)), true)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::try_join_all;
 
-use evidence_core::fact::{Fact, Guard, Key, RecordKind, Write};
+use evidence_core::fact::{Fact, Key, Precondition, RecordKind, Write};
 use evidence_core::flows::{Flow, FlowFilter};
 use evidence_core::id::Id;
 use evidence_core::ledger::root_of;
@@ -21,10 +21,10 @@ use super::recording::{RACERS, one_wins, user_created};
 use super::{Failure, Outcome, ensure, present, promises, same};
 
 promises! {
-    one_takes_a_name: "Of 64 that create a name at the same time one wins, with guards and without.",
+    one_takes_a_name: "Of 64 that create a name at the same time one wins, with preconditions and without.",
     one_makes_an_organization: "Of 64 that create an organization's name at the same time one wins.",
     one_makes_a_user: "Of 64 that create a user's name in different organizations at the same time one wins.",
-    no_update_is_lost: "Of updates under Guard::Revision none is lost, and one is refused only if another got ahead.",
+    no_update_is_lost: "Of updates under Precondition::Revision none is lost, and one is refused only if another got ahead.",
     ledgers_neither_fork_nor_gap: "Each organization has one ledger without fork or gap, however many write.",
     readers_see_whole_writes: "A query sees all of a write or nothing of it.",
 }
@@ -57,10 +57,10 @@ async fn one_takes_a_name(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     for round in 0..ROUNDS {
         let name = format!("f{round}");
-        let absent = Guard::Vacant(Key::Flow(named(&name)));
+        let absent = Precondition::Vacant(Key::Flow(named(&name)));
         let writes = (0..RACERS).map(|n| {
-            let guards = if n.is_multiple_of(2) { vec![absent.clone()] } else { Vec::new() };
-            org.write(vec![flow_created(1000 * round + 100 + n, &name)], guards)
+            let preconditions = if n.is_multiple_of(2) { vec![absent.clone()] } else { Vec::new() };
+            org.write(vec![flow_created(1000 * round + 100 + n, &name)], preconditions)
         });
         one_wins(&race(&store, writes).await?)?;
     }
@@ -121,7 +121,7 @@ async fn count_one(org: &Org) -> Outcome {
         let known = present("the flow", org.store.flow(org.id, "counter").await?)?;
         let mut record = known.record;
         record.tags.insert(COUNT.to_owned(), (counted(&record) + 1).to_string());
-        let unchanged = Guard::Revision(RecordKind::Flow, record.id, known.revision);
+        let unchanged = Precondition::Revision(RecordKind::Flow, record.id, known.revision);
         match org.attempt(vec![Fact::FlowTagged { record }], vec![unchanged]).await {
             Err(StoreError::Conflict) => {}
             outcome => return Ok(outcome.map(drop)?),

@@ -1,4 +1,4 @@
-//! Checks of [`evidence_core::store::Recorder`]: all or nothing, guards, names, and writes that meet.
+//! Checks of [`evidence_core::store::Recorder`]: all or nothing, preconditions, names, and writes that meet.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use futures_util::future::join_all;
 
 use evidence_core::artifacts::Artifact;
-use evidence_core::fact::{Fact, Guard, Key, NameEffect, RecordKind, Write};
+use evidence_core::fact::{Fact, Key, NameEffect, Precondition, RecordKind, Write};
 use evidence_core::flows::Flow;
 use evidence_core::id::Id;
 use evidence_core::orgs::User;
@@ -24,25 +24,25 @@ use super::{
 
 promises! {
     entries_follow_the_facts: "A call to `record` answers the ledger entry of every fact, in order.",
-    a_failed_guard_changes_nothing: "On `Err` nothing changed: a failed guard refuses every fact of the write.",
+    a_failed_precondition_changes_nothing: "On `Err` nothing changed: a failed precondition refuses every fact of the write.",
     a_taken_name_changes_nothing: "On `Err` nothing changed: a taken name refuses every fact of the write.",
     names_exist_once: "A fact that would create a name which exists is a conflict.",
     a_name_twice_in_a_write: "A fact that would create a name of the same write is a conflict.",
     names_belong_to_their_place: "The same name may exist in another organization or flow.",
-    vacant_holds_until_there_is_one: "Guard::Vacant holds exactly while no record claims the name.",
-    denotes_holds_while_the_name_leads_there: "Guard::Denotes holds exactly while the name leads to the record.",
+    vacant_holds_until_there_is_one: "Precondition::Vacant holds exactly while no record claims the name.",
+    denotes_holds_while_the_name_leads_there: "Precondition::Denotes holds exactly while the name leads to the record.",
     a_template_name_leads_to_the_artifact_reported_last: "A template's name leads to the artifact of the trail reported last.",
     the_digest_of_content_leads_to_its_last_report_in_the_trail: "The digest of content leads to its last report to the trail.",
-    revision_holds_until_the_next_fact: "Guard::Revision holds exactly until the next fact about the record.",
+    revision_holds_until_the_next_fact: "Precondition::Revision holds exactly until the next fact about the record.",
     a_renamed_record_answers_to_its_former_name: "A renamed record is found by both names until another claims the former.",
     an_archived_record_gives_up_its_names: "An archived record is in no list, and its names are free.",
     names_that_come_and_go_leave_nothing: "A name claimed and given up in one write leads nowhere, whatever it led to.",
     names_change_hands_in_one_write: "A name that one fact gives up may be claimed by the next, in one write or one group.",
-    guards_do_not_see_other_organizations: "Guards of one organization are not about another's records.",
+    preconditions_do_not_see_other_organizations: "Preconditions of one organization are not about another's records.",
     revisions_are_ledger_indexes: "A record's revision is the index of its newest fact, whatever happened to others.",
-    racers_for_a_name: "Guards are checked against earlier writes of the group: of 64 that create a name one wins.",
-    racers_for_a_revision: "Guards are checked against earlier writes of the group: of 64 updates one wins.",
-    racers_without_guards: "Names are checked against earlier writes of the group: of 64 that create one, one wins.",
+    racers_for_a_name: "Preconditions are checked against earlier writes of the group: of 64 that create a name one wins.",
+    racers_for_a_revision: "Preconditions are checked against earlier writes of the group: of 64 updates one wins.",
+    racers_without_preconditions: "Names are checked against earlier writes of the group: of 64 that create one, one wins.",
     a_refused_racer_spoils_nobody: "A write that is refused leaves the others of its group alone.",
     a_dropped_future: "A dropped future leaves all of its write or none.",
     another_organization_is_not_touched: "Facts of one organization never touch another's.",
@@ -63,14 +63,15 @@ async fn entries_follow_the_facts(store: Arc<dyn Store>) -> Outcome {
 }
 
 /// What a refused write must leave as it was.
-async fn unchanged_by(org: &Org, refused: Vec<Fact>, guards: Vec<Guard>) -> Outcome {
+async fn unchanged_by(org: &Org, refused: Vec<Fact>, preconditions: Vec<Precondition>) -> Outcome {
     let store = &org.store;
     let before = (store.ledger_head(org.id).await?, store.flow(org.id, "known").await?);
-    conflict("the refused write", org.attempt(refused, guards).await)?;
+    conflict("the refused write", org.attempt(refused, preconditions).await)?;
     let after = (store.ledger_head(org.id).await?, store.flow(org.id, "known").await?);
     same("the ledger head and the known flow", after, before)?;
     same("the flow of the refused write", store.flow(org.id, "refused").await?, None)?;
-    org.attempt(vec![flow_created(200, "refused")], vec![Guard::Vacant(Key::Flow(named("refused")))]).await?;
+    org.attempt(vec![flow_created(200, "refused")], vec![Precondition::Vacant(Key::Flow(named("refused")))])
+        .await?;
     Ok(())
 }
 
@@ -78,12 +79,12 @@ fn known_flow_described(description: &str) -> Fact {
     Fact::FlowUpdated { record: Flow { description: description.to_owned(), ..flow(100, "known") } }
 }
 
-async fn a_failed_guard_changes_nothing(store: Arc<dyn Store>) -> Outcome {
+async fn a_failed_precondition_changes_nothing(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![flow_created(100, "known")]).await?;
     let facts =
         vec![flow_created(101, "refused"), known_flow_described("refused"), trail_begun(102, 101, "t")];
-    unchanged_by(&org, facts, vec![Guard::Vacant(Key::Flow(named("known")))]).await?;
+    unchanged_by(&org, facts, vec![Precondition::Vacant(Key::Flow(named("known")))]).await?;
     let trail = store.trail(org.id, id(101), "t").await?;
     same("the trail of the refused write", trail, None)
 }
@@ -173,12 +174,12 @@ async fn vacant_holds_until_there_is_one(store: Arc<dyn Store>) -> Outcome {
         let Some(NameEffect::Claim(key, _)) = fact.name_effects().pop() else {
             return Err(Failure("the fact claims no name".to_owned()));
         };
-        let guard = vec![Guard::Vacant(key)];
-        org.attempt(vec![fact.clone()], guard.clone()).await?;
+        let precondition = vec![Precondition::Vacant(key)];
+        org.attempt(vec![fact.clone()], precondition.clone()).await?;
         let unrelated = vec![flow_created(n, "unrelated")];
-        conflict(fact.kind(), org.attempt(unrelated, guard).await)?;
+        conflict(fact.kind(), org.attempt(unrelated, precondition).await)?;
     }
-    let exists = vec![Guard::Vacant(Key::Organization(named("foo")))];
+    let exists = vec![Precondition::Vacant(Key::Organization(named("foo")))];
     conflict("organization_created", org.attempt(vec![flow_created(101, "m")], exists).await)
 }
 
@@ -186,7 +187,7 @@ async fn denotes_holds_while_the_name_leads_there(store: Arc<dyn Store>) -> Outc
     let org = Org::create(&store, 1, "foo").await?;
     let key = || Key::Environment(named("prod"));
     let attempt = |n: u64, to: u64| {
-        org.attempt(vec![flow_created(n, &n.to_string())], vec![Guard::Denotes(key(), id(to))])
+        org.attempt(vec![flow_created(n, &n.to_string())], vec![Precondition::Denotes(key(), id(to))])
     };
     conflict("no such name", attempt(300, 100).await)?;
     org.record(vec![env_created(100, "prod")]).await?;
@@ -207,7 +208,7 @@ async fn a_template_name_leads_to_the_artifact_reported_last(store: Arc<dyn Stor
         record: Artifact { template_reference_name: name.to_owned(), ..artifact(n, 100, trail, "ab") },
     };
     let denotes = |name: &str, to: u64| {
-        vec![Guard::Denotes(Key::Artifact { trail: id(101), name: name.to_owned() }, id(to))]
+        vec![Precondition::Denotes(Key::Artifact { trail: id(101), name: name.to_owned() }, id(to))]
     };
     let attempt = async |n: u64, name: &str, to: u64| {
         org.attempt(vec![flow_created(n, &n.to_string())], denotes(name, to)).await
@@ -235,7 +236,7 @@ async fn a_template_name_leads_to_the_artifact_reported_last(store: Arc<dyn Stor
     let guarded = org.attempt(vec![flow_created(308, "h")], denotes("app", 111));
     let (earlier, later) = futures_util::future::join(unguarded, guarded).await;
     earlier?;
-    // Whichever came first, the ledger has them in the order in which the guard held.
+    // Whichever came first, the ledger has them in the order in which the precondition held.
     if let Ok(entries) = later {
         let newest = store.ledger_head(org.id).await?.map(|head| head.size() - 1);
         ensure(entries.first().map(|entry| entry.index) < newest, "the guarded write came first")?;
@@ -247,7 +248,7 @@ async fn the_digest_of_content_leads_to_its_last_report_in_the_trail(store: Arc<
     let (org, other) = Org::two(&store).await?;
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t"), trail_begun(102, 100, "u")]).await?;
     let denotes = |start: &str, to: u64| {
-        vec![Guard::Denotes(Key::Content { trail: id(101), fingerprint: fingerprint(start) }, id(to))]
+        vec![Precondition::Denotes(Key::Content { trail: id(101), fingerprint: fingerprint(start) }, id(to))]
     };
     let attempt = async |n: u64, start: &str, to: u64| {
         org.attempt(vec![flow_created(n, &n.to_string())], denotes(start, to)).await
@@ -300,7 +301,7 @@ async fn a_renamed_record_answers_to_its_former_name(store: Arc<dyn Store>) -> O
     org.record(vec![env_renamed(100, "b", "d")]).await?;
     let (both, listed) = (vec![Some(id(100)), Some(id(100))], vec![id(101), id(100)]);
     same("after renaming", environments(&org, &["b", "d"]).await?, (both, listed))?;
-    let vacant = vec![Guard::Vacant(Key::Environment(named("b")))];
+    let vacant = vec![Precondition::Vacant(Key::Environment(named("b")))];
     org.attempt(vec![env_created(102, "b")], vacant).await?;
     let found = (vec![Some(id(102)), Some(id(100))], vec![id(102), id(101), id(100)]);
     same("after the name was taken", environments(&org, &["b", "d"]).await?, found)?;
@@ -343,7 +344,7 @@ async fn names_that_come_and_go_leave_nothing(store: Arc<dyn Store>) -> Outcome 
         }
         let found = (vec![None, Some(id(n)), None, Some(id(n + 1))], vec![id(n), id(n + 1)]);
         same("what the names lead to", environments(org, &["a", "b", "x", "y"]).await?, found)?;
-        let vacant = ["a", "x"].map(|name| Guard::Vacant(Key::Environment(named(name)))).to_vec();
+        let vacant = ["a", "x"].map(|name| Precondition::Vacant(Key::Environment(named(name)))).to_vec();
         org.attempt(vec![env_created(n + 4, "a")], vacant).await?;
     }
     Ok(())
@@ -376,7 +377,7 @@ async fn names_change_hands_in_one_write(store: Arc<dyn Store>) -> Outcome {
 
 async fn revision_holds_until_the_next_fact(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let unchanged = |revision| vec![Guard::Revision(RecordKind::Flow, id(100), revision)];
+    let unchanged = |revision| vec![Precondition::Revision(RecordKind::Flow, id(100), revision)];
     conflict("no such flow", org.attempt(vec![flow_created(100, "known")], unchanged(0)).await)?;
     org.record(vec![flow_created(100, "known")]).await?;
     org.attempt(vec![known_flow_described("first")], unchanged(1)).await?;
@@ -388,16 +389,16 @@ async fn revision_holds_until_the_next_fact(store: Arc<dyn Store>) -> Outcome {
     same("what won", (known.record.description.as_str(), known.revision), ("second", 4))
 }
 
-async fn guards_do_not_see_other_organizations(store: Arc<dyn Store>) -> Outcome {
+async fn preconditions_do_not_see_other_organizations(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let key = || Key::Flow(named("known"));
     other.record(vec![flow_created(100, "known")]).await?;
     let update = vec![known_flow_described("wrong")];
     conflict(
         "the other's flow",
-        org.attempt(update, vec![Guard::Revision(RecordKind::Flow, id(100), 1)]).await,
+        org.attempt(update, vec![Precondition::Revision(RecordKind::Flow, id(100), 1)]).await,
     )?;
-    org.attempt(vec![flow_created(101, "known")], vec![Guard::Vacant(key())]).await?;
+    org.attempt(vec![flow_created(101, "known")], vec![Precondition::Vacant(key())]).await?;
     Ok(())
 }
 
@@ -428,7 +429,7 @@ pub(super) fn one_wins(outcomes: &[StoreResult<Vec<Entry>>]) -> Outcome {
 
 async fn racers_for_a_name(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let absent = || vec![Guard::Vacant(Key::Flow(named("known")))];
+    let absent = || vec![Precondition::Vacant(Key::Flow(named("known")))];
     let writes = (0..RACERS).map(|n| org.write(vec![flow_created(100 + n, "known")], absent())).collect();
     one_wins(&together(&store, writes).await)?;
     same("the entries", store.ledger_entries(org.id, 0, 100).await?.len(), 2)
@@ -437,7 +438,7 @@ async fn racers_for_a_name(store: Arc<dyn Store>) -> Outcome {
 async fn racers_for_a_revision(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![flow_created(100, "known")]).await?;
-    let unchanged = || vec![Guard::Revision(RecordKind::Flow, id(100), 1)];
+    let unchanged = || vec![Precondition::Revision(RecordKind::Flow, id(100), 1)];
     let write = |n: u64| org.write(vec![known_flow_described(&n.to_string())], unchanged());
     let outcomes = together(&store, (0..RACERS).map(write).collect()).await;
     one_wins(&outcomes)?;
@@ -446,7 +447,7 @@ async fn racers_for_a_revision(store: Arc<dyn Store>) -> Outcome {
     same("whose description is kept", found, winner)
 }
 
-async fn racers_without_guards(store: Arc<dyn Store>) -> Outcome {
+async fn racers_without_preconditions(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let write = |n| org.write(vec![flow_created(100 + n, "known")], Vec::new());
     one_wins(&together(&store, (0..RACERS).map(write).collect()).await)
@@ -456,14 +457,14 @@ async fn a_refused_racer_spoils_nobody(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let write = |n: u64| {
         let org = if n.is_multiple_of(2) { &org } else { &other };
-        let guard = if n % 4 < 2 {
-            Guard::Vacant(key_of(n))
+        let precondition = if n % 4 < 2 {
+            Precondition::Vacant(key_of(n))
         } else {
-            Guard::Revision(RecordKind::Flow, id(100 + n), 0)
+            Precondition::Revision(RecordKind::Flow, id(100 + n), 0)
         };
         org.write(
             vec![flow_created(100 + n, &format!("f{n}")), trail_begun(500 + n, 100 + n, "t")],
-            vec![guard],
+            vec![precondition],
         )
     };
     let outcomes = together(&store, (0..RACERS).map(write).collect()).await;

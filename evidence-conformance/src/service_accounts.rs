@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind, KeyHash, Role};
-use evidence_core::fact::{Fact, Guard, Key, UnknownFields, Write};
+use evidence_core::fact::{Fact, Key, Precondition, UnknownFields, Write};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::store::{Current, Store};
 use evidence_core::time::Timestamp;
@@ -107,7 +107,7 @@ async fn deleted_accounts_are_gone(store: Arc<dyn Store>) -> Outcome {
     same("another's key", holder(&kept).await?, Some(id(200)))?;
     same("the account", store.service_account(org.id, "a").await?, None)?;
     same("the list", store.service_accounts(org.id).await?, vec![bare(101, "b")])?;
-    let vacant = vec![Guard::Vacant(Key::ServiceAccount(named("a")))];
+    let vacant = vec![Precondition::Vacant(Key::ServiceAccount(named("a")))];
     org.attempt(vec![created(102, "a")], vacant).await?;
     same("the list", store.service_accounts(org.id).await?, vec![bare(102, "a"), bare(101, "b")])?;
     same("the key of the name", holder(&hash).await?, None)

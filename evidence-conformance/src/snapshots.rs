@@ -7,7 +7,7 @@ use serde_json::json;
 
 use evidence_core::artifacts::Artifact;
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::{Fact, Guard, Key};
+use evidence_core::fact::{Fact, Key, Precondition};
 use evidence_core::id::Id;
 use evidence_core::json::{JsonFields, JsonText};
 use evidence_core::ledger::Hash;
@@ -171,10 +171,10 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
 async fn a_number_is_taken_once(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
-    let vacant = |index| vec![Guard::Vacant(Key::Snapshot { environment: id(100), index })];
+    let vacant = |index| vec![Precondition::Vacant(Key::Snapshot { environment: id(100), index })];
     org.attempt(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))], vacant(1)).await?;
     let again = || vec![snapshot_taken(snapshot(100, 1, &["bb"], &[]))];
-    conflict("the guard", org.attempt(again(), vacant(1)).await)?;
+    conflict("the precondition", org.attempt(again(), vacant(1)).await)?;
     conflict("the number", org.attempt(again(), Vec::new()).await)?;
     let both = vec![snapshot_taken(snapshot(100, 2, &[], &[])), snapshot_taken(snapshot(100, 2, &[], &[]))];
     conflict("twice in a write", org.attempt(both, vacant(2)).await)

@@ -44,11 +44,11 @@ mod coalesced;
 mod lock;
 
 pub mod compute;
-pub mod directory;
 pub mod error;
 pub mod fact;
 pub mod index;
 pub mod limits;
+pub mod name_index;
 pub mod page;
 
 pub mod blobs;
@@ -100,7 +100,7 @@ pub mod strategies;
 pub mod transfer;
 
 pub use error::{Error, ErrorKind, Result, Wording};
-pub use fact::{Fact, Guard, Key, RecordKind, Write};
+pub use fact::{Fact, Key, Precondition, RecordKind, Write};
 pub use limits::Limits;
 pub use operation::{Operation, Visitor};
 pub use service::{Evidence, EvidenceService, Settings};

@@ -23,7 +23,7 @@ use evidence_core::rules::compliance::State;
 use evidence_core::seed::Seed;
 use evidence_core::service::Context;
 use evidence_core::trails::GetTrail;
-use evidence_core::{Error, Evidence, EvidenceService, Guard, Result, Settings};
+use evidence_core::{Error, Evidence, EvidenceService, Precondition, Result, Settings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -352,9 +352,10 @@ impl Claim for Reviewed {
             draft.fact(version);
             cx.record(draft).await?;
         }
-        let guards = vec![Guard::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
+        let preconditions =
+            vec![Precondition::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
         let details = Details::Other(JsonText::of(&json!({"type_version": known.record.version})).unwrap());
-        Ok(Verdict { guards, ..Verdict::of(format!("custom:{}", self.type_name), true, details) })
+        Ok(Verdict { preconditions, ..Verdict::of(format!("custom:{}", self.type_name), true, details) })
     }
 }
 

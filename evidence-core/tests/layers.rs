@@ -16,7 +16,7 @@ const LAYERS: [&str; 7] = [
     "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/sarif.rs attestations/sbom.rs attestations/snyk.rs \
      attestations/sonar.rs environments/observed.rs pdf/ rules/ snapshots/bound.rs snapshots/expression.rs snapshots/key.rs",
     // Facts and errors
-    "compute.rs compute/ directory.rs error.rs fact.rs index.rs page.rs",
+    "compute.rs compute/ name_index.rs error.rs fact.rs index.rs page.rs",
     // What stores and senders promise
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service
@@ -26,7 +26,7 @@ const LAYERS: [&str; 7] = [
     "*/operations.rs */view.rs actions/targets.rs allowlists/ended.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \
      notifications/planning.rs notifications/replay.rs notifications/watched.rs artifacts/search.rs artifacts/shown.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \
      attestations/by_commit.rs attestations/evidence.rs attestations/listed.rs attestations/lists.rs attestations/system_types.rs background/runner.rs controls/coverage.rs \
-     controls/decisions.rs environments/asserts.rs environments/attached.rs environments/audit_log.rs environments/evaluation.rs environments/evaluation/ environments/events.rs environments/lifecycle.rs environments/reevaluation.rs environments/reports.rs environments/reports/ orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs snapshots/applied.rs snapshots/combined.rs snapshots/diff.rs snapshots/sources.rs snapshots/timeline.rs sweep/job.rs \
+     controls/decisions.rs environments/asserts.rs environments/attached.rs environments/audit_log.rs environments/evaluation.rs environments/evaluation/ environments/events.rs environments/lifecycle.rs environments/reevaluation.rs environments/reports.rs environments/reports/ orgs/audit_log.rs policies/reevaluate.rs repos/live.rs schemas.rs snapshots/applied.rs snapshots/logical.rs snapshots/diff.rs snapshots/sources.rs snapshots/timeline.rs sweep/job.rs \
      trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs trails/pdf/",
     // What is made of all that
     "*/mod.rs administration.rs api.rs conformance/ environments/replay.rs lib.rs memory.rs memory/ seed.rs strategies/ transfer/",

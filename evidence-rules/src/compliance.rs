@@ -30,7 +30,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 pub use self::contents::artifact_states;
-pub use self::contents::{ByContent, ContentStatus, MAX_LINES, content_statuses};
+pub use self::contents::{ContentIndex, ContentStatus, MAX_LINES, content_statuses};
 use self::listing::Listing;
 pub use self::scopes::overridden;
 use self::scopes::{Newest, Reports, Scopes, Slot, named_like_content};

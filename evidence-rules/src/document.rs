@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use serde_saphyr::Error;
 use serde_saphyr::budget::BudgetBreach;
 
-use evidence_values::name::BadText;
+use evidence_values::name::InvalidText;
 
 /// Maximum number of nodes of a document. A thousand artifacts with ten attestations each fit.
 const MAX_NODES: usize = 60_000;
@@ -75,7 +75,7 @@ impl std::error::Error for DocumentErrors {}
 
 /// A document that is being checked, with the errors found so far.
 #[derive(Debug)]
-pub(super) struct Examination {
+pub(super) struct Validator {
     document: &'static str,
     problems: Vec<(String, String)>,
 }
@@ -99,15 +99,15 @@ impl<'v> Fields<'v> {
     }
 }
 
-impl Examination {
+impl Validator {
     /// Starts checking a document by parsing its YAML into a JSON value.
     pub(super) fn read(document: &'static str, yaml: &str) -> Result<(Self, Value), DocumentErrors> {
-        let mut examination = Self { document, problems: Vec::new() };
+        let mut validator = Self { document, problems: Vec::new() };
         match parse(yaml) {
-            Ok(value) => Ok((examination, value)),
+            Ok(value) => Ok((validator, value)),
             Err(text) => {
-                examination.add(WHOLE.to_owned(), text);
-                Err(examination.into_errors())
+                validator.add(WHOLE.to_owned(), text);
+                Err(validator.into_errors())
             }
         }
     }
@@ -188,7 +188,7 @@ impl Examination {
     }
 
     /// Records an error if the text of a field is not a valid name of this type.
-    pub(super) fn fits<T: FromStr<Err = BadText>>(&mut self, fields: &Fields<'_>, key: &str, text: &str) {
+    pub(super) fn fits<T: FromStr<Err = InvalidText>>(&mut self, fields: &Fields<'_>, key: &str, text: &str) {
         if let Err(misfit) = text.parse::<T>() {
             self.refuse(fields.path(key), &misfit.to_string(), &text.into());
         }
@@ -446,14 +446,14 @@ mod tests {
         fn words_of_yaml_1_1_are_booleans_where_one_is_expected_and_texts_elsewhere(
             word in "([Tt][Rr][Uu][Ee]|[Yy][Ee][Ss]|[Oo][Nn])|[Ff][Aa][Ll][Ss][Ee]|[Nn][Oo]|[Oo][Ff][Ff]",
         ) {
-            let (mut examination, value) =
-                Examination::read("Test", &format!("flag: {word}\non: {word}\nname: '{word}'")).unwrap();
-            let fields = examination.object("", &value, &["flag", "on", "name"]).unwrap();
+            let (mut validator, value) =
+                Validator::read("Test", &format!("flag: {word}\non: {word}\nname: '{word}'")).unwrap();
+            let fields = validator.object("", &value, &["flag", "on", "name"]).unwrap();
             let truth = ["true", "yes", "on"].contains(&word.to_lowercase().as_str());
-            prop_assert_eq!(examination.boolean(&fields, "flag"), Some(truth));
-            prop_assert_eq!(examination.boolean(&fields, "on"), Some(truth));
-            prop_assert_eq!(examination.text(&fields, "name"), Some(word.as_str()));
-            prop_assert!(examination.finish(()).is_ok());
+            prop_assert_eq!(validator.boolean(&fields, "flag"), Some(truth));
+            prop_assert_eq!(validator.boolean(&fields, "on"), Some(truth));
+            prop_assert_eq!(validator.text(&fields, "name"), Some(word.as_str()));
+            prop_assert!(validator.finish(()).is_ok());
         }
     }
 }

@@ -25,7 +25,7 @@ use self::expression::Budget;
 pub use self::expression::{Expression, ExpressionError, Scope, Truth};
 pub use self::schema::{SCHEMA_ID, schema};
 use super::compliance::State;
-use super::document::{DocumentErrors, Examination, Fields};
+use super::document::{DocumentErrors, Fields, Validator};
 use super::template::{self, Kind};
 use evidence_values::name::{AttestationName, ControlIdentifier};
 
@@ -122,9 +122,9 @@ pub struct Policy {
 impl Policy {
     /// Parses a policy from YAML. Reports every error, not only the first.
     pub fn parse(yaml: &str) -> Result<Self, PolicyErrors> {
-        let (mut examination, document) = Examination::read("Policy", yaml)?;
-        let policy = parse_root(&mut examination, &document).unwrap_or_default();
-        examination.finish(policy)
+        let (mut validator, document) = Validator::read("Policy", yaml)?;
+        let policy = parse_root(&mut validator, &document).unwrap_or_default();
+        validator.finish(policy)
     }
 
     /// Parses a stored policy. It was validated before it was stored. If it is unreadable nevertheless
@@ -196,20 +196,20 @@ impl Policy {
     }
 }
 
-fn parse_root(examination: &mut Examination, document: &Value) -> Option<Policy> {
-    let root = examination.object("", document, &["_schema", "artifacts"])?;
-    parse_schema(examination, &root);
+fn parse_root(validator: &mut Validator, document: &Value) -> Option<Policy> {
+    let root = validator.object("", document, &["_schema", "artifacts"])?;
+    parse_schema(validator, &root);
     match root.get("artifacts") {
         None => Some(Policy::default()),
-        Some(artifacts) => parse_artifacts(examination, artifacts),
+        Some(artifacts) => parse_artifacts(validator, artifacts),
     }
 }
 
-fn parse_schema(examination: &mut Examination, root: &Fields<'_>) {
-    if let Some(uri) = examination.required_text(root, "_schema")
+fn parse_schema(validator: &mut Validator, root: &Fields<'_>) {
+    if let Some(uri) = validator.required_text(root, "_schema")
         && schema_version(uri) != Some(SCHEMA_VERSION)
     {
-        examination.refuse(
+        validator.refuse(
             root.path("_schema"),
             "Input should be a URL whose path ends in '/v1', the only version",
             &uri.into(),
@@ -224,20 +224,20 @@ fn schema_version(uri: &str) -> Option<&str> {
     last.strip_prefix('v')
 }
 
-fn parse_artifacts(examination: &mut Examination, artifacts: &Value) -> Option<Policy> {
+fn parse_artifacts(validator: &mut Validator, artifacts: &Value) -> Option<Policy> {
     let keys = ["provenance", "trail-compliance", "attestations"];
-    let fields = examination.object("artifacts", artifacts, &keys)?;
+    let fields = validator.object("artifacts", artifacts, &keys)?;
     let mut budget = Budget::default();
-    let provenance = parse_boolean_rule(examination, &fields, "provenance", &mut budget);
-    let trail_compliance = parse_boolean_rule(examination, &fields, "trail-compliance", &mut budget);
-    let rules = at_most(MAX_RULES, examination, &fields, "attestations");
+    let provenance = parse_boolean_rule(validator, &fields, "provenance", &mut budget);
+    let trail_compliance = parse_boolean_rule(validator, &fields, "trail-compliance", &mut budget);
+    let rules = at_most(MAX_RULES, validator, &fields, "attestations");
     let mut attestations = Vec::new();
     for (path, rule) in rules {
         // Later items would add no errors to the report.
-        if examination.is_full() {
+        if validator.is_full() {
             break;
         }
-        attestations.extend(parse_attestation_rule(examination, &path, rule, &mut budget));
+        attestations.extend(parse_attestation_rule(validator, &path, rule, &mut budget));
     }
     Some(Policy { provenance, trail_compliance, attestations, unreadable: None })
 }
@@ -246,68 +246,68 @@ fn parse_artifacts(examination: &mut Examination, artifacts: &Value) -> Option<P
 /// more than `most`.
 fn at_most<'v>(
     most: usize,
-    examination: &mut Examination,
+    validator: &mut Validator,
     fields: &Fields<'v>,
     key: &str,
 ) -> Vec<(String, &'v Value)> {
-    let items = examination.list(fields, key);
+    let items = validator.list(fields, key);
     if items.len() > most {
         let text = format!("List should have at most {most} items");
-        examination.refuse(fields.path(key), &text, &items.len().into());
+        validator.refuse(fields.path(key), &text, &items.len().into());
         return Vec::new();
     }
     items
 }
 
 fn parse_boolean_rule(
-    examination: &mut Examination,
+    validator: &mut Validator,
     artifacts: &Fields<'_>,
     key: &str,
     budget: &mut Budget,
 ) -> BooleanRule {
     let rule = artifacts
         .get(key)
-        .and_then(|rule| examination.object(&artifacts.path(key), rule, &["required", "exceptions"]));
+        .and_then(|rule| validator.object(&artifacts.path(key), rule, &["required", "exceptions"]));
     let Some(fields) = rule else {
         return BooleanRule::default();
     };
-    let required = examination.boolean(&fields, "required").unwrap_or(false);
-    let exceptions = at_most(MAX_EXCEPTIONS, examination, &fields, "exceptions")
+    let required = validator.boolean(&fields, "required").unwrap_or(false);
+    let exceptions = at_most(MAX_EXCEPTIONS, validator, &fields, "exceptions")
         .into_iter()
         .filter_map(|(path, exception)| {
-            let fields = examination.object(&path, exception, &["if"])?;
-            Some(ConditionalRule { condition: parse_condition(examination, &fields, budget) })
+            let fields = validator.object(&path, exception, &["if"])?;
+            Some(ConditionalRule { condition: parse_condition(validator, &fields, budget) })
         })
         .collect();
     BooleanRule { required, exceptions }
 }
 
 fn parse_attestation_rule(
-    examination: &mut Examination,
+    validator: &mut Validator,
     path: &str,
     rule: &Value,
     budget: &mut Budget,
 ) -> Option<AttestationRule> {
     let keys = ["if", "name", "type", "must_be_compliant", "for_control"];
-    let fields = examination.object(path, rule, &keys)?;
-    let condition = parse_condition(examination, &fields, budget);
-    let name = examination.text(&fields, "name").unwrap_or(ANY_NAME);
+    let fields = validator.object(path, rule, &keys)?;
+    let condition = parse_condition(validator, &fields, budget);
+    let name = validator.text(&fields, "name").unwrap_or(ANY_NAME);
     // Attestations cannot be reported under any other name.
     if name != ANY_NAME {
-        examination.fits::<AttestationName>(&fields, "name", name);
+        validator.fits::<AttestationName>(&fields, "name", name);
     }
-    let kind = template::parse_kind(examination, &fields, &KIND_ALIASES);
-    let must_be_compliant = examination.boolean(&fields, "must_be_compliant").unwrap_or(true);
-    let for_control = optional_text(examination, &fields, "for_control");
+    let kind = template::parse_kind(validator, &fields, &KIND_ALIASES);
+    let must_be_compliant = validator.boolean(&fields, "must_be_compliant").unwrap_or(true);
+    let for_control = optional_text(validator, &fields, "for_control");
     if let Some(control) = for_control {
-        examination.fits::<ControlIdentifier>(&fields, "for_control", control);
+        validator.fits::<ControlIdentifier>(&fields, "for_control", control);
     }
     let kind = kind?;
     if name == ANY_NAME && kind.is_any() {
-        examination.refuse(path.to_owned(), "One of 'name' and 'type' should not be '*'", rule);
+        validator.refuse(path.to_owned(), "One of 'name' and 'type' should not be '*'", rule);
     }
     if let Some(control) = for_control.filter(|_| kind.as_str() != "decision") {
-        examination.refuse(
+        validator.refuse(
             fields.path("for_control"),
             "Permitted for the type 'decision' only",
             &control.into(),
@@ -322,19 +322,15 @@ fn parse_attestation_rule(
     })
 }
 
-fn optional_text<'v>(examination: &mut Examination, fields: &Fields<'v>, key: &str) -> Option<&'v str> {
+fn optional_text<'v>(validator: &mut Validator, fields: &Fields<'v>, key: &str) -> Option<&'v str> {
     match fields.get(key) {
         Some(Value::Null) => None,
-        _ => examination.text(fields, key),
+        _ => validator.text(fields, key),
     }
 }
 
-fn parse_condition(
-    examination: &mut Examination,
-    fields: &Fields<'_>,
-    budget: &mut Budget,
-) -> Option<Condition> {
-    let written = optional_text(examination, fields, "if")?;
+fn parse_condition(validator: &mut Validator, fields: &Fields<'_>, budget: &mut Budget) -> Option<Condition> {
+    let written = optional_text(validator, fields, "if")?;
     let inner = written
         .trim()
         .strip_prefix("${{")
@@ -342,11 +338,11 @@ fn parse_condition(
         .map(str::trim)
         .filter(|inner| !inner.is_empty());
     let Some(inner) = inner else {
-        examination.refuse(fields.path("if"), "Input should be an expression in '${{ }}'", &written.into());
+        validator.refuse(fields.path("if"), "Input should be an expression in '${{ }}'", &written.into());
         return None;
     };
     let condition = Condition::parse(inner, budget);
-    condition.map_err(|error| examination.refuse(fields.path("if"), &error.to_string(), &written.into())).ok()
+    condition.map_err(|error| validator.refuse(fields.path("if"), &error.to_string(), &written.into())).ok()
 }
 
 /// Returns whether an artifact may run in an environment: it is on the allowlist, or every attached policy is

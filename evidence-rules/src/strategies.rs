@@ -2,7 +2,7 @@
 //! attestation types. They are generated in YAML's flow style, which is JSON.
 
 use evidence_values::name::{AttestationName, TemplateReferenceName};
-use evidence_values::strategies::{Broken, Object, Shape};
+use evidence_values::strategies::{Invalid, Object, Shape};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
@@ -16,20 +16,20 @@ pub struct Texts {
     /// Accepted texts.
     pub valid: BoxedStrategy<String>,
     /// Rejected texts.
-    pub broken: BoxedStrategy<String>,
+    pub invalid: BoxedStrategy<String>,
 }
 
 impl Texts {
     fn of(shape: &Shape) -> Self {
         Self {
             valid: shape.valid().prop_map(|value| value.to_string()).boxed(),
-            broken: shape.broken().prop_map(|broken| broken.value.to_string()).boxed(),
+            invalid: shape.invalid().prop_map(|invalid| invalid.value.to_string()).boxed(),
         }
     }
 
-    fn or_broken(self, texts: &'static [&'static str]) -> Self {
+    fn or_invalid(self, texts: &'static [&'static str]) -> Self {
         let more = select(texts).prop_map(str::to_owned);
-        Self { broken: prop_oneof![4 => self.broken, 1 => more].boxed(), ..self }
+        Self { invalid: prop_oneof![4 => self.invalid, 1 => more].boxed(), ..self }
     }
 }
 
@@ -38,20 +38,21 @@ pub fn templates() -> Texts {
     let attestations = || distinct(&requirement());
     let artifact = Object::new()
         .required("name", Shape::of::<TemplateReferenceName>())
-        .given("attestations", attestations())
+        .always("attestations", attestations())
         .closed();
     let trail =
-        Object::new().given("attestations", attestations()).given("artifacts", distinct(&artifact.shape()));
-    let version = Shape::or_wrong(Just(json!(1)), vec![json!(0), json!(2), json!("1"), json!(null)]);
-    let template = Object::new().given("version", version).optional("trail", trail.closed().shape()).closed();
-    Texts::of(&template.shape()).or_broken(&["version: [", "\t", "version: 1\nversion: 1", "&a [*a, *a]"])
+        Object::new().always("attestations", attestations()).always("artifacts", distinct(&artifact.shape()));
+    let version = Shape::with_invalid(Just(json!(1)), vec![json!(0), json!(2), json!("1"), json!(null)]);
+    let template =
+        Object::new().always("version", version).optional("trail", trail.closed().shape()).closed();
+    Texts::of(&template.shape()).or_invalid(&["version: [", "\t", "version: 1\nversion: 1", "&a [*a, *a]"])
 }
 
 fn requirement() -> Shape {
     let kinds = prop_oneof![select(&KINDS), Just("*")].prop_map(Value::from);
     Object::new()
         .required("name", Shape::of::<AttestationName>())
-        .required("type", Shape::or_wrong(kinds, vec![json!("nonsense"), json!(7)]))
+        .required("type", Shape::with_invalid(kinds, vec![json!("nonsense"), json!(7)]))
         .closed()
         .shape()
 }
@@ -64,7 +65,7 @@ fn distinct(item: &Shape) -> Shape {
         let items = items.as_array().cloned().unwrap_or_default().into_iter();
         items.filter(|item| seen.insert(item["name"].to_string())).collect()
     });
-    Shape::new(valid, list.broken())
+    Shape::new(valid, list.invalid())
 }
 
 /// Expressions that evaluate to true or false, each of another form.
@@ -108,33 +109,40 @@ fn condition() -> Shape {
         8 => select(&EXPRESSIONS).prop_map(|text| Value::from(format!("${{{{ {text} }}}}"))),
     ];
     let wrong = NO_EXPRESSIONS.iter().map(|text| json!(text)).chain([json!(true), json!([])]);
-    Shape::or_wrong(valid, wrong.collect())
+    Shape::with_invalid(valid, wrong.collect())
 }
 
 /// A boolean, also as one of YAML 1.1's words.
 fn boolean() -> Shape {
     let valid = [json!(true), json!(false), json!("yes"), json!("Off"), json!("TRUE"), json!("n")];
-    Shape::or_wrong(select(valid.to_vec()), vec![json!("maybe"), json!(""), json!(0), json!([]), json!({})])
+    Shape::with_invalid(
+        select(valid.to_vec()),
+        vec![json!("maybe"), json!(""), json!(0), json!([]), json!({})],
+    )
 }
 
 /// A rule about attestations: of a name, of a type, or about one of these controls.
 fn attestation_rule(controls: &[String]) -> Shape {
-    let kinds = || Shape::or_wrong(select(&KINDS).prop_map(Value::from), vec![json!("nonsense"), json!(7)]);
+    let kinds =
+        || Shape::with_invalid(select(&KINDS).prop_map(Value::from), vec![json!("nonsense"), json!(7)]);
     let names = || {
-        Shape::or_wrong(select(&["test", "api", "scan"]).prop_map(Value::from), vec![json!(7), json!(null)])
+        Shape::with_invalid(
+            select(&["test", "api", "scan"]).prop_map(Value::from),
+            vec![json!(7), json!(null)],
+        )
     };
-    let any = || Shape::new(Just(json!("*")), Just(Broken::whole(json!("nonsense"))));
+    let any = || Shape::new(Just(json!("*")), Just(Invalid::whole(json!("nonsense"))));
     let with = |rule: Object| {
-        rule.optional("if", condition()).given("must_be_compliant", boolean()).closed().shape()
+        rule.optional("if", condition()).always("must_be_compliant", boolean()).closed().shape()
     };
-    let of_kind = with(Object::new().required("type", kinds()).given("name", names()));
+    let of_kind = with(Object::new().required("type", kinds()).always("name", names()));
     let named = with(Object::new().required("type", any()).required("name", names()));
     let mut shapes = vec![of_kind, named];
     if !controls.is_empty() {
         let control =
-            Shape::or_wrong(select(controls.to_vec()).prop_map(Value::from), vec![json!(7), json!([])]);
-        let decision = Shape::new(Just(json!("decision")), any().broken());
-        shapes.push(with(Object::new().required("type", decision).given("for_control", control)));
+            Shape::with_invalid(select(controls.to_vec()).prop_map(Value::from), vec![json!(7), json!([])]);
+        let decision = Shape::new(Just(json!("decision")), any().invalid());
+        shapes.push(with(Object::new().required("type", decision).always("for_control", control)));
     }
     Shape::any_of(&shapes)
 }
@@ -143,23 +151,23 @@ fn attestation_rule(controls: &[String]) -> Shape {
 pub fn policies(controls: &[String]) -> Texts {
     let exception = Object::new().optional("if", condition()).closed().shape();
     let exceptions = Shape::list(&exception, 0..3);
-    let rule = Object::new().given("required", boolean()).given("exceptions", exceptions).closed().shape();
-    let both_any = Just(Broken::whole(json!([{"name": "*", "type": "*"}])));
-    let no_control = Just(Broken::whole(json!([{"type": "decision", "for_control": "no-such-control"}])));
+    let rule = Object::new().always("required", boolean()).always("exceptions", exceptions).closed().shape();
+    let both_any = Just(Invalid::whole(json!([{"name": "*", "type": "*"}])));
+    let no_control = Just(Invalid::whole(json!([{"type": "decision", "for_control": "no-such-control"}])));
     let attestations =
-        Shape::list(&attestation_rule(controls), 0..4).or_broken(both_any).or_broken(no_control);
+        Shape::list(&attestation_rule(controls), 0..4).or_invalid(both_any).or_invalid(no_control);
     let artifacts = Object::new()
-        .given("provenance", rule.clone())
-        .given("trail-compliance", rule)
-        .given("attestations", attestations)
+        .always("provenance", rule.clone())
+        .always("trail-compliance", rule)
+        .always("attestations", attestations)
         .closed();
     let schema = select(&["https://example.com/schemas/policy/v1", "https://example.com/v1?x#y"]);
     let wrong = vec![json!("https://example.com/schemas/policy/v2"), json!("v1"), json!(7), json!("")];
     let policy = Object::new()
-        .required("_schema", Shape::or_wrong(schema.prop_map(Value::from), wrong))
-        .given("artifacts", artifacts.shape())
+        .required("_schema", Shape::with_invalid(schema.prop_map(Value::from), wrong))
+        .always("artifacts", artifacts.shape())
         .closed();
-    Texts::of(&policy.shape()).or_broken(&["", "_schema: [", "- a"])
+    Texts::of(&policy.shape()).or_invalid(&["", "_schema: [", "- a"])
 }
 
 /// The JSON Schemas of custom attestation types.
@@ -177,12 +185,12 @@ pub fn type_schemas() -> Texts {
             json!({"type": "integer", "minimum": 0}),
             json!({"pattern": "^a+$"}),
         ];
-        Shape::or_wrong(select(accepted), place.clone())
+        Shape::with_invalid(select(accepted), place.clone())
     };
-    let properties = Object::new().given("age", field()).given("tags", field());
+    let properties = Object::new().always("age", field()).always("tags", field());
     let schema = Object::new()
-        .given("type", Shape::choice(&["object"]))
-        .given("properties", properties.shape())
+        .always("type", Shape::choice(&["object"]))
+        .always("properties", properties.shape())
         .shape();
-    Texts::of(&schema).or_broken(&["", "[]", "null", "{", "\"x\""])
+    Texts::of(&schema).or_invalid(&["", "[]", "null", "{", "\"x\""])
 }

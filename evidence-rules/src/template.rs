@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::document::{DocumentErrors, Examination, Fields};
+use super::document::{DocumentErrors, Fields, Validator};
 use evidence_values::name::{AttestationName, AttestationTypeName, TemplateReferenceName};
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
@@ -172,9 +172,9 @@ pub const LOST_TRAIL: &str = "The trail cannot be read";
 impl Template {
     /// Parses a template from YAML. Reports every error, not only the first.
     pub fn parse(yaml: &str) -> Result<Self, TemplateErrors> {
-        let (mut examination, document) = Examination::read("Template", yaml)?;
-        let template = parse_root(&mut examination, &document).unwrap_or_default();
-        examination.finish(template)
+        let (mut validator, document) = Validator::read("Template", yaml)?;
+        let template = parse_root(&mut validator, &document).unwrap_or_default();
+        validator.finish(template)
     }
 
     /// Builds the template that older clients send as a list of names. It expects an artifact called
@@ -250,16 +250,16 @@ impl Template {
     }
 }
 
-fn parse_root(examination: &mut Examination, document: &Value) -> Option<Template> {
-    let root = examination.object("", document, &["version", "trail"])?;
-    parse_version(examination, &root);
+fn parse_root(validator: &mut Validator, document: &Value) -> Option<Template> {
+    let root = validator.object("", document, &["version", "trail"])?;
+    parse_version(validator, &root);
     match root.get("trail") {
         None | Some(Value::Null) => Some(Template::default()),
-        Some(trail) => parse_trail(examination, trail),
+        Some(trail) => parse_trail(validator, trail),
     }
 }
 
-fn parse_version(examination: &mut Examination, root: &Fields<'_>) {
+fn parse_version(validator: &mut Validator, root: &Fields<'_>) {
     if let Some(version) = root.get("version")
         // JSON Schema treats 1 and 1.0 as the same number.
         && version.as_f64() != Some(1.0)
@@ -268,77 +268,73 @@ fn parse_version(examination: &mut Examination, root: &Fields<'_>) {
             Value::String(_) => "Input should be the number 1, without quotes",
             _ => "Input should be 1",
         };
-        examination.refuse(root.path("version"), text, version);
+        validator.refuse(root.path("version"), text, version);
     }
 }
 
-fn parse_trail(examination: &mut Examination, trail: &Value) -> Option<Template> {
-    let trail = examination.object("trail", trail, &["attestations", "artifacts"])?;
-    let attestations = parse_attestations(examination, &trail);
-    let artifacts = examination.list(&trail, "artifacts");
-    examination.unique_names(&artifacts);
+fn parse_trail(validator: &mut Validator, trail: &Value) -> Option<Template> {
+    let trail = validator.object("trail", trail, &["attestations", "artifacts"])?;
+    let attestations = parse_attestations(validator, &trail);
+    let artifacts = validator.list(&trail, "artifacts");
+    validator.unique_names(&artifacts);
     let artifacts = artifacts
         .into_iter()
-        .filter_map(|(path, artifact)| parse_artifact(examination, &path, artifact))
+        .filter_map(|(path, artifact)| parse_artifact(validator, &path, artifact))
         .collect();
     Some(Template { attestations, artifacts, ..Template::default() })
 }
 
-fn parse_artifact(
-    examination: &mut Examination,
-    path: &str,
-    artifact: &Value,
-) -> Option<ArtifactRequirement> {
-    let fields = examination.object(path, artifact, &["name", "attestations"])?;
-    let name = examination.required_text(&fields, "name");
+fn parse_artifact(validator: &mut Validator, path: &str, artifact: &Value) -> Option<ArtifactRequirement> {
+    let fields = validator.object(path, artifact, &["name", "attestations"])?;
+    let name = validator.required_text(&fields, "name");
     // Reports cannot use other names, so an artifact with such a name could never be reported.
     if let Some(name) = name {
-        examination.fits::<TemplateReferenceName>(&fields, "name", name);
+        validator.fits::<TemplateReferenceName>(&fields, "name", name);
     }
-    let attestations = parse_attestations(examination, &fields);
+    let attestations = parse_attestations(validator, &fields);
     Some(ArtifactRequirement { name: name?.to_owned(), attestations })
 }
 
-fn parse_attestations(examination: &mut Examination, parent: &Fields<'_>) -> Vec<Requirement> {
-    let attestations = examination.list(parent, "attestations");
-    examination.unique_names(&attestations);
+fn parse_attestations(validator: &mut Validator, parent: &Fields<'_>) -> Vec<Requirement> {
+    let attestations = validator.list(parent, "attestations");
+    validator.unique_names(&attestations);
     attestations
         .into_iter()
-        .filter_map(|(path, attestation)| parse_requirement(examination, &path, attestation))
+        .filter_map(|(path, attestation)| parse_requirement(validator, &path, attestation))
         .collect()
 }
 
-fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Value) -> Option<Requirement> {
-    let fields = examination.object(path, attestation, &["name", "type"])?;
-    let name = examination.required_text(&fields, "name");
+fn parse_requirement(validator: &mut Validator, path: &str, attestation: &Value) -> Option<Requirement> {
+    let fields = validator.object(path, attestation, &["name", "type"])?;
+    let name = validator.required_text(&fields, "name");
     // Attestations cannot have other names, so one with such a name could never be reported.
     if let Some(name) = name {
-        examination.fits::<AttestationName>(&fields, "name", name);
+        validator.fits::<AttestationName>(&fields, "name", name);
     }
-    let kind = parse_kind(examination, &fields, &[]);
+    let kind = parse_kind(validator, &fields, &[]);
     Some(Requirement { name: name?.to_owned(), kind: kind? })
 }
 
 /// Parses the `type` of a required attestation. `aliases` are additional spellings of kinds.
 pub(super) fn parse_kind(
-    examination: &mut Examination,
+    validator: &mut Validator,
     fields: &Fields<'_>,
     aliases: &[(&str, &str)],
 ) -> Option<Kind> {
-    let written = examination.required_text(fields, "type")?;
+    let written = validator.required_text(fields, "type")?;
     let meant =
         aliases.iter().find_map(|(alias, kind)| (*alias == written).then_some(*kind)).unwrap_or(written);
     let kind: Kind = match meant.parse() {
         Ok(kind) => kind,
         Err(unknown) => {
             let unknown: UnknownKind = unknown;
-            examination.refuse(fields.path("type"), &unknown.to_string(), &written.into());
+            validator.refuse(fields.path("type"), &unknown.to_string(), &written.into());
             return None;
         }
     };
     // Custom types cannot have other names, so an attestation of such a type could never be reported.
     if let Some(name) = kind.custom_name() {
-        examination.fits::<AttestationTypeName>(fields, "type", name);
+        validator.fits::<AttestationTypeName>(fields, "type", name);
     }
     Some(kind)
 }

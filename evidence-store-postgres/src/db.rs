@@ -229,7 +229,8 @@ impl Driver for Postgres {
     /// supported: `?host=/directory` is the directory of a socket. Others are refused.
     async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
         expect_known_parameters(url)?;
-        let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
+        let address =
+            PgConnectOptions::from_str(url).map_err(|source| ConnectError::InvalidUrl { source })?;
         let address = address.application_name("evidence").disable_statement_logging();
         let address = Address { options: address, statement_timeout: options.statement_timeout };
         let pool = Pool::new(address, options.connections, options.acquire_timeout);

@@ -1,7 +1,7 @@
-//! Which operation a request asks for: one router per method, filled from the list of operations.
+//! Finds the operation of a request. There is one router per method, filled from the list of operations.
 //!
-//! A single router by path would answer 405 where the API means another operation: `POST …/trail/{t}/snyk` would hide
-//! `GET …/trail/{t}/{name}` for an attestation named `snyk`.
+//! With a single router, some paths would get 405 although an operation has them: `POST …/trail/{t}/snyk`
+//! would hide `GET …/trail/{t}/{name}` for an attestation named `snyk`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -26,23 +26,23 @@ use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::parameters::{Parameters, query_names};
 
-/// What `Allow` says of a path that can only be read.
+/// The value of `Allow` for a path that supports only reading.
 pub(crate) const READ_ONLY: &str = "GET, HEAD";
 
 type Answering = BoxFuture<'static, Result<Answer>>;
 
-/// Everything the API answers.
+/// The routes of all operations.
 #[derive(Clone)]
 pub(crate) struct Routes<S> {
     by_method: BTreeMap<Method, Router<S>>,
 }
 
-/// The operations of a method.
+/// The operations of one method.
 #[derive(Clone)]
 struct Router<S> {
     exact: matchit::Router<Endpoint<S>>,
-    /// Those whose last parameter takes the rest of the path. Where `exact` has `/repos/{org}/{repo}/deployments`,
-    /// matchit takes no `/repos/{org}/{*repo_name}` beside it.
+    /// The operations whose last parameter matches the rest of the path. If `exact` has
+    /// `/repos/{org}/{repo}/deployments`, matchit rejects `/repos/{org}/{*repo_name}` in the same router.
     catch_all: matchit::Router<Endpoint<S>>,
     /// The paths of the operations.
     paths: Vec<&'static str>,
@@ -76,14 +76,14 @@ pub(crate) struct Endpoint<S> {
     pub(crate) target: fn(&Parameters) -> Result<Target>,
     pub(crate) scope: Scope,
     pub(crate) basic_auth: bool,
-    /// The request headers it declares.
+    /// The request headers that it declares.
     pub(crate) headers: &'static [&'static str],
-    /// The names of its query parameters, derived from its schema when a request first has a query.
+    /// The names of its query parameters. Derived from its schema for the first request with a query.
     pub(crate) query: Arc<LazyLock<BTreeSet<String>>>,
     pub(crate) answer: fn(Call<S>) -> Answering,
 }
 
-/// A request that may be answered.
+/// A request for an operation.
 pub(crate) struct Call<S> {
     pub(crate) service: S,
     pub(crate) access: Access,
@@ -91,30 +91,31 @@ pub(crate) struct Call<S> {
     /// The path and the query.
     pub(crate) request: String,
     pub(crate) body: Incoming,
-    /// What the request may hold.
+    /// The limits of the request's memory and temporary space.
     pub(crate) budget: RequestBudget,
-    /// The writes whose clients hung up.
+    /// The writes whose clients have disconnected.
     pub(crate) orphaned: TaskTracker,
 }
 
-/// An endpoint, and the path's parameters as they were sent.
+/// An endpoint with the path parameters as sent.
 pub(crate) struct Found<'a, S> {
     pub(crate) endpoint: &'a Endpoint<S>,
     pub(crate) path: matchit::Params<'a, 'a>,
 }
 
 impl<S: EvidenceService> Routes<S> {
-    /// Routes for every operation of the API.
+    /// Creates the routes of all operations.
     ///
     /// # Panics
-    /// When two operations of one method have the same path: a defect of the list, seen by the first test.
+    /// If two operations have the same method and path. That is a defect of the list, which the first test
+    /// finds.
     pub(crate) fn new() -> Self {
         let mut routes = Self { by_method: BTreeMap::new() };
         api::operations(&mut routes);
         routes
     }
 
-    /// The endpoint of this method and path.
+    /// Returns the endpoint for this method and path.
     pub(crate) fn find<'a>(
         &'a self,
         method: &http::Method,
@@ -147,7 +148,8 @@ impl<S: EvidenceService> Routes<S> {
 }
 
 impl<S> Routes<S> {
-    /// The parameter that would hold slashes if this were the path of an operation of this method.
+    /// Returns the parameter that would contain slashes if this were the path of an operation with this
+    /// method.
     fn name_with_slash(&self, method: &http::Method, path: &str) -> Option<NameWithSlash> {
         let router = self.by_method.get(&supported(method)?)?;
         let candidates = router.paths.iter().filter_map(|operation| NameWithSlash::find(operation, path));
@@ -155,19 +157,20 @@ impl<S> Routes<S> {
     }
 }
 
-/// A parameter of an operation's path whose value holds slashes, as they were sent.
+/// A path parameter whose value contains slashes, as sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NameWithSlash {
     /// The parameter.
     pub(crate) parameter: &'static str,
     /// Its value.
     pub(crate) value: String,
-    /// How many segments of the path are the operation's own.
+    /// The number of literal segments in the operation's path.
     literals: usize,
 }
 
 impl NameWithSlash {
-    /// The last parameter that makes the operation's path fit if it takes several segments.
+    /// Returns the last parameter with which the operation's path matches if the parameter spans several
+    /// segments.
     fn find(operation: &'static str, path: &str) -> Option<Self> {
         let segments = Vec::from_iter(path.split('/'));
         let parts = Vec::from_iter(operation.split('/'));
@@ -232,7 +235,7 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
         let input = input::<O>(parameters, body, &service.limits(), &compute, &budget).await;
         let (operation, body, memory) = input.map_err(|e| e.with_summary(O::INVALID))?;
         let work = async move {
-            // Until the end, also of a write whose client hung up.
+            // Held until the end, even if the client of a write disconnects.
             let _memory = memory;
             service.answer(&access, operation, body, &request, &compute).await
         };
@@ -257,12 +260,12 @@ async fn input<O: Operation>(
     Ok((operation, O::Body::read_in(body, *limits, compute).await?, memory))
 }
 
-/// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it
-/// is a task: what is recorded in several steps is not cut in half, as long as the server runs or waits for it
-/// ([`EvidenceApi::finish_writes`](crate::EvidenceApi::finish_writes)).
+/// A write that runs as part of its request. If the request is dropped because the client disconnected, the
+/// rest of the write becomes a task. A write in several steps is thus completed, as long as the server runs
+/// or waits for it ([`EvidenceApi::finish_writes`](crate::EvidenceApi::finish_writes)).
 struct RunToEnd<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
-    /// Where the request came in: it may be dropped anywhere.
+    /// The runtime of the request, which may be dropped anywhere.
     runtime: Option<Handle>,
     orphaned: TaskTracker,
 }
@@ -277,7 +280,7 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<T> {
-        // What panics is not put back, and so not gone on with.
+        // After a panic, the work is not continued.
         let Some(mut work) = self.work.take() else { return Poll::Pending };
         let outcome = work.poll_unpin(cx);
         if outcome.is_pending() {

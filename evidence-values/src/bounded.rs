@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::{is_recorded, shortened};
 use crate::limits;
-use crate::name::BadText;
+use crate::name::InvalidText;
 
 pub use addresses::{Address, Mailbox, WebUrl, WebhookUrl};
 pub use free_form::{AnyJson, AttestationData, DataObject, FreeForm, UserData};
@@ -74,21 +74,21 @@ impl<const MAX: usize> Default for Text<MAX> {
 }
 
 impl<const MAX: usize, const MIN: usize> TryFrom<String> for Text<MAX, MIN> {
-    type Error = BadText;
+    type Error = InvalidText;
 
-    fn try_from(text: String) -> Result<Self, BadText> {
+    fn try_from(text: String) -> Result<Self, InvalidText> {
         match text.chars().count() {
-            length if length < MIN => Err(BadText::TooShort(MIN)),
-            length if length > MAX => Err(BadText::TooLong(MAX)),
+            length if length < MIN => Err(InvalidText::TooShort(MIN)),
+            length if length > MAX => Err(InvalidText::TooLong(MAX)),
             _ => Ok(Self(text)),
         }
     }
 }
 
 impl<const MAX: usize, const MIN: usize> FromStr for Text<MAX, MIN> {
-    type Err = BadText;
+    type Err = InvalidText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
+    fn from_str(text: &str) -> Result<Self, InvalidText> {
         text.to_owned().try_into()
     }
 }
@@ -134,7 +134,7 @@ macro_rules! keys {
                     let told = shortened(text);
                     return Err(format!(concat!($word, " '{}' should match pattern '{}'"), told, $pattern));
                 }
-                text.parse().map(Self).map_err(|error: BadText| error.to_string())
+                text.parse().map(Self).map_err(|error: InvalidText| error.to_string())
             }
         }
 
@@ -249,42 +249,42 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
 /// skipped and counted.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
-pub struct Collected<T, const MAX: usize = 1000> {
+pub struct LenientList<T, const MAX: usize = 1000> {
     /// The items, without the skipped ones.
     pub items: Vec<T>,
     #[serde(skip)]
     skipped: usize,
 }
 
-impl<T, const MAX: usize> Collected<T, MAX> {
+impl<T, const MAX: usize> LenientList<T, MAX> {
     /// Returns the number of skipped items.
     pub const fn skipped(&self) -> usize {
         self.skipped
     }
 }
 
-impl<T, const MAX: usize> Default for Collected<T, MAX> {
+impl<T, const MAX: usize> Default for LenientList<T, MAX> {
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-impl<T, const MAX: usize> From<Vec<T>> for Collected<T, MAX> {
+impl<T, const MAX: usize> From<Vec<T>> for LenientList<T, MAX> {
     fn from(items: Vec<T>) -> Self {
         Self { items, skipped: 0 }
     }
 }
 
 /// Skipped items are not part of the list.
-impl<T: PartialEq, const MAX: usize> PartialEq for Collected<T, MAX> {
+impl<T: PartialEq, const MAX: usize> PartialEq for LenientList<T, MAX> {
     fn eq(&self, other: &Self) -> bool {
         self.items == other.items
     }
 }
 
-impl<T: Eq, const MAX: usize> Eq for Collected<T, MAX> {}
+impl<T: Eq, const MAX: usize> Eq for LenientList<T, MAX> {}
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Collected<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for LenientList<T, MAX> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let List(sent) = List::<Option<T>, MAX>::deserialize(deserializer)?;
         let count = sent.len();
@@ -293,12 +293,12 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Collected<
     }
 }
 
-impl<T: JsonSchema, const MAX: usize> JsonSchema for Collected<T, MAX> {
+impl<T: JsonSchema, const MAX: usize> JsonSchema for LenientList<T, MAX> {
     fn inline_schema() -> bool {
         true
     }
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("Collected{}", T::schema_name()).into()
+        format!("LenientList{}", T::schema_name()).into()
     }
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         List::<Option<T>, MAX>::json_schema(generator)
@@ -406,11 +406,11 @@ impl<'de> Deserialize<'de> for CommitMessage {
 }
 
 impl FromStr for CommitMessage {
-    type Err = BadText;
+    type Err = InvalidText;
 
-    fn from_str(text: &str) -> Result<Self, BadText> {
+    fn from_str(text: &str) -> Result<Self, InvalidText> {
         let most = limits::in_force().commit_message;
-        if text.len() > most { Err(BadText::TooLong(most)) } else { Ok(Self(text.to_owned())) }
+        if text.len() > most { Err(InvalidText::TooLong(most)) } else { Ok(Self(text.to_owned())) }
     }
 }
 
@@ -495,7 +495,7 @@ mod tests {
 
         #[test]
         fn a_collected_list_is_the_same_without_its_nulls(items in proptest::collection::vec(any::<Option<u8>>(), 0..8)) {
-            let read = from_value::<Collected<u8, 4>>(&json!(items));
+            let read = from_value::<LenientList<u8, 4>>(&json!(items));
             prop_assert_eq!(read.is_ok(), items.len() <= 4);
             if let Ok(read) = read {
                 prop_assert_eq!(read.skipped() + read.items.len(), items.len());

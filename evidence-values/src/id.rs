@@ -80,25 +80,26 @@ impl fmt::Debug for Id {
 /// Error: the text is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("String should match pattern '{ID_PATTERN}'")]
-pub struct BadId;
+pub struct ParseIdError;
 
 impl FromStr for Id {
-    type Err = BadId;
+    type Err = ParseIdError;
 
-    fn from_str(text: &str) -> Result<Self, BadId> {
-        let text: &[u8; TEXT_LENGTH] = text.as_bytes().try_into().map_err(|_| BadId)?;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let text: &[u8; TEXT_LENGTH] = text.as_bytes().try_into().map_err(|_| ParseIdError)?;
         let mut bytes = [0; ID_LENGTH];
         let mut places = bytes.iter_mut();
         let mut rest = text.as_slice();
         for width in GROUPS {
-            let (group, further) = rest.split_at_checked(width * 2).ok_or(BadId)?;
+            let (group, further) = rest.split_at_checked(width * 2).ok_or(ParseIdError)?;
             for (pair, place) in group.chunks_exact(2).zip(&mut places) {
-                *place = hex_digit(pair[0]).ok_or(BadId)? << 4 | hex_digit(pair[1]).ok_or(BadId)?;
+                *place =
+                    hex_digit(pair[0]).ok_or(ParseIdError)? << 4 | hex_digit(pair[1]).ok_or(ParseIdError)?;
             }
             rest = match further {
                 [] => further,
                 [b'-', further @ ..] => further,
-                _ => return Err(BadId),
+                _ => return Err(ParseIdError),
             };
         }
         Ok(Self(bytes))

@@ -1,6 +1,6 @@
-//! The sizes and counts that a host may set, in one table: the fields of [`Limits`], their defaults, the names that operators
-//! use, and the descriptions that documents show all come from it. How long a name or another short text may be is a part of
-//! its type ([`crate::bounded::Text`], the names).
+//! The sizes and counts that a host may set, in one table. The fields of [`Limits`], their defaults, their
+//! names for operators, and their descriptions in documents follow from it. The maximum length of a name or
+//! another short text is part of its type ([`crate::bounded::Text`], the names).
 
 use std::cell::Cell;
 use std::fmt;
@@ -30,14 +30,14 @@ pub struct Limit {
     pub value: u64,
     /// The value that it has where no operator set it.
     pub default: u64,
-    /// The input that it bounds.
+    /// The description of the limited input.
     pub bounds: &'static str,
 }
 
-/// Why a limit cannot be set.
+/// The error when a limit is set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadLimit {
+pub enum InvalidLimit {
     /// The text is not `NAME=SIZE`.
     #[error("'{0}' should be NAME=SIZE, such as file=200MiB")]
     NoAssignment(String),
@@ -100,10 +100,11 @@ amounts! { usize u32 u64 }
 
 macro_rules! limits {
     ($($name:ident: $number:ty = $default:expr, $unit:ident, $bounds:literal;)*) => {
-        /// The greatest sizes and counts. A size that is exceeded is refused as too large (`Error::TooLarge`), a count
-        /// invalid (`Error::Invalid`) with the field named. Limits apply to requests only: stored records may
-        /// exceed them, because they may have been recorded under other limits. Made with `..Limits::default()`: a new field
-        /// is no breaking change.
+        /// The maximum sizes and counts. A request that exceeds a size is too large (`Error::TooLarge` of evidence-core);
+        /// one that exceeds a count is invalid (`Error::Invalid`), and the error names the field.
+        ///
+        /// Limits apply to requests only. Stored records may exceed them, because they may have been recorded
+        /// under other limits. Use `..Limits::default()`: a new field is not a breaking change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Limits {
             $(
@@ -114,10 +115,10 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// The limits of a host that sets none.
+            /// The default limits.
             pub const DEFAULT: Self = Self { $($name: $default,)* };
 
-            /// Every limit, in the order of the documentation.
+            /// Returns every limit, in the order of the documentation.
             pub fn all(&self) -> Vec<Limit> {
                 vec![$(Limit {
                     name: stringify!($name),
@@ -128,7 +129,7 @@ macro_rules! limits {
                 },)*]
             }
 
-            /// Sets the limit of this name; nothing where its type has no such value.
+            /// Sets the limit of this name. Returns `None` if the value does not fit its type.
             fn assign(&mut self, name: &str, value: u64) -> Option<()> {
                 match name {
                     $(stringify!($name) => self.$name = Amount::of(value)?,)*
@@ -141,9 +142,9 @@ macro_rules! limits {
 }
 
 limits! {
-    url: usize = 8 << 10, Bytes, "A path with its query. A server in front may allow less.";
-    body: u64 = MIB, Bytes, "A JSON body, unless another limit is named for it.";
-    report: u64 = 16 * MIB, Bytes, "A report of what runs in an environment.";
+    url: usize = 8 << 10, Bytes, "A path with its query. A proxy may allow less.";
+    body: u64 = MIB, Bytes, "A JSON body without a separate limit.";
+    report: u64 = 16 * MIB, Bytes, "A report of an environment.";
     document: u64 = 4 * MIB, Bytes, "The JSON document of a form, and the JSON body of an artifact or of an override.";
     attestation: u64 = 48 * MIB, Bytes,
         "The JSON document of an attestation with data or results: custom, system, junit, pull_request, jira, snyk, sonar.";
@@ -156,7 +157,7 @@ limits! {
     junit_suites: usize = 100_000, Count, "Test suites of a JUnit attestation.";
     file: u64 = 100 * MIB, Bytes, "A file of a form, such as an attachment.";
     files: usize = 32, Count, "Files of a form.";
-    form: u64 = 256 * MIB, Bytes, "All that a form holds.";
+    form: u64 = 256 * MIB, Bytes, "All parts of a form together.";
     template: u64 = MIB, Bytes, "The template of a flow or of a trail.";
     policy: u64 = MIB, Bytes, "A policy.";
     type_schema: u64 = MIB, Bytes, "The JSON Schema of a custom attestation type.";
@@ -165,41 +166,41 @@ limits! {
     environment_members: usize = 1_000, Count, "Members of a logical environment.";
     environment_allowances: u64 = 10_000, Count,
         "Artifacts on the allowlist of one environment. Concurrent requests may exceed it slightly.";
-    policy_versions: u64 = 1_000, Count, "Versions of one policy. Answers about it show them all.";
+    policy_versions: u64 = 1_000, Count, "Versions of one policy. Responses about it contain all of them.";
     attestation_type_versions: u64 = 1_000, Count,
-        "Versions of one custom attestation type. Answers about it show them all.";
+        "Versions of one custom attestation type. Responses about it contain all of them.";
     api_keys: usize = 1_000, Count,
         "Valid API keys of one service account. Concurrent requests may exceed it slightly.";
     actions: usize = 1_000, Count, "Actions of one organization.";
     snapshot: u64 = 32 * MIB, Bytes,
-        "A snapshot as it is recorded. What runs beyond that is not compliant, and where it comes from is not recorded.";
+        "A recorded snapshot. Artifacts beyond the limit are not compliant, and their origin is not recorded.";
     running_artifacts: usize = 10_000, Count, "Different artifacts that run in one environment.";
     combined_artifacts: usize = 100_000, Count,
         "Artifacts in a snapshot of a logical environment, of all its members together.";
     evaluations: usize = 100_000_000, Count,
-        "Rules and parts of conditions that policies evaluate for one report or one answer of the gate, each once for each \
-         artifact and each flow that it was reported to. Beyond that nothing complies.";
+        "Rules and parts of conditions that policies evaluate for one report or one assertion: each counts once per artifact \
+         and per flow that it was reported to. Beyond the limit, nothing complies.";
     evaluated_attestations: usize = 1_000_000, Count,
-        "Attestations that policies read while one environment is evaluated. Beyond that nothing there complies.";
+        "Attestations that policies read in one evaluation of an environment. Beyond the limit, nothing there complies.";
     resolutions: usize = 100_000, Count,
-        "Results of the rules of policies for one artifact, each rule once for each flow that it was reported to. An artifact \
-          with more does not comply.";
+        "Results of policy rules for one artifact: each rule counts once per flow that it was reported to. An artifact with \
+         more does not comply.";
     trail_artifacts: u64 = 10_000, Count,
-        "Artifacts reported to one trail. Concurrent requests may exceed it slightly, and each further server on the same \
-         store by a sixteenth more.";
-    trail_attestations: u64 = 10_000, Count, "Attestations of one trail. It may be exceeded as trail_artifacts may.";
-    runs: u32 = 100, Count, "Runs of an artifact in one environment that answers show: the newest, and the first.";
-    trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that answers show: the newest.";
+        "Artifacts reported to one trail. Concurrent requests may exceed it slightly. Each further server on the same store \
+         may exceed it by a sixteenth.";
+    trail_attestations: u64 = 10_000, Count, "Attestations of one trail. It may be exceeded in the same way as trail_artifacts.";
+    runs: u32 = 100, Count, "Runs of an artifact in one environment that responses contain: the newest, and the first.";
+    trail_runs: usize = 10_000, Count, "Runs of all artifacts of a trail that responses contain: the newest.";
     request_memory: u64 = 512 * MIB, Bytes,
-        "Memory for the bodies and files of the requests that are being answered, four times the length of each body that is \
-         over 64 KiB, and for making answers with long data of attestations. A quarter as much again is for long answers \
-         until they are sent. An organization may use half of what the others leave of each, and one body or answer that is \
-         larger than that is admitted at a time.";
+        "Memory for the bodies and files of running requests (four times the length of each body over 64 KiB), and for \
+         generating responses with long data of attestations. A quarter of it is available in addition for long responses \
+         until they are sent. An organization may use half of what the others leave of each. One larger body or response is \
+         admitted at a time.";
     temporary_space: u64 = 4 * GIB, Bytes,
-        "Temporary files: bodies and attachments that are being received, and archives. An organization may use half of what \
-         the others leave.";
+        "Temporary files: incoming bodies and attachments, and archives. An organization may use half of what the others \
+         leave.";
     audit_pdf: u64 = 16 * MIB, Bytes,
-        "Reports to a trail that a PDF shows. Each line that tells where an artifact ran counts as 200 bytes.";
+        "Reports to a trail that a PDF contains. Each line about a run of an artifact counts as 200 bytes.";
 }
 
 impl Default for Limits {
@@ -208,7 +209,7 @@ impl Default for Limits {
     }
 }
 
-/// Limits of a whole, each with the limit of a part of it.
+/// Pairs of limits: that of a whole, and that of its part.
 const CONTAINED: [(&str, &str); 9] = [
     ("temporary_space", "form"),
     ("form", "file"),
@@ -222,19 +223,19 @@ const CONTAINED: [(&str, &str); 9] = [
 ];
 
 impl Limits {
-    /// Sets the limit that `NAME=SIZE` names. A size in bytes may end in `KiB`, `MiB` or `GiB`.
+    /// Sets the limit given as `NAME=SIZE`. A size in bytes may end in `KiB`, `MiB` or `GiB`.
     ///
     /// # Errors
-    /// [`BadLimit`] where there is no such limit, or where the size cannot be read.
-    pub fn set(&mut self, assignment: &str) -> Result<(), BadLimit> {
+    /// [`InvalidLimit`] if the limit does not exist or the size cannot be parsed.
+    pub fn set(&mut self, assignment: &str) -> Result<(), InvalidLimit> {
         let (name, value) =
-            assignment.split_once('=').ok_or_else(|| BadLimit::NoAssignment(assignment.to_owned()))?;
+            assignment.split_once('=').ok_or_else(|| InvalidLimit::NoAssignment(assignment.to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
         let limit = self.all().into_iter().find(|limit| limit.name == name);
-        let Limit { name, unit, .. } = limit.ok_or_else(|| BadLimit::UnknownName(name.to_owned()))?;
+        let Limit { name, unit, .. } = limit.ok_or_else(|| InvalidLimit::UnknownName(name.to_owned()))?;
         let refused = || match unit {
-            Unit::Bytes => BadLimit::NoSize { name, value: value.to_owned() },
-            Unit::Count => BadLimit::NoCount { name, value: value.to_owned() },
+            Unit::Bytes => InvalidLimit::NoSize { name, value: value.to_owned() },
+            Unit::Count => InvalidLimit::NoCount { name, value: value.to_owned() },
         };
         let amount = match unit {
             Unit::Bytes => size(value),
@@ -243,24 +244,25 @@ impl Limits {
         amount.and_then(|amount| self.assign(name, amount)).ok_or_else(refused)
     }
 
-    /// Checks that no limit is smaller than that of a part of what it bounds: the larger one would have no effect.
+    /// Checks that no limit is smaller than the limit of one of its parts. Otherwise the larger one would
+    /// have no effect.
     ///
     /// # Errors
-    /// [`BadLimit::Contradiction`] with the first two limits that contradict each other.
-    pub fn check(&self) -> Result<(), BadLimit> {
+    /// [`InvalidLimit::Contradiction`] with the first two limits that contradict each other.
+    pub fn check(&self) -> Result<(), InvalidLimit> {
         let all = self.all();
         let value = |name| all.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
         for (outer, inner) in CONTAINED {
             let (outer_value, inner_value) = (value(outer), value(inner));
             if outer_value < inner_value {
                 let [outer_value, inner_value] = [outer_value, inner_value].map(shown_size);
-                return Err(BadLimit::Contradiction { outer, outer_value, inner, inner_value });
+                return Err(InvalidLimit::Contradiction { outer, outer_value, inner, inner_value });
             }
         }
         Ok(())
     }
 
-    /// Runs `read`, which reads the input of a request, under these limits.
+    /// Runs `read`, which decodes the input of a request, under these limits.
     pub fn apply<T>(self, read: impl FnOnce() -> T) -> T {
         struct Restore(Limits);
 
@@ -276,11 +278,12 @@ impl Limits {
 }
 
 thread_local! {
-    /// The limits of the request whose input this thread reads: serde hands no context to the types that it reads.
+    /// The limits of the request that this thread decodes. Serde passes no context to the types that it
+    /// decodes.
     static IN_FORCE: Cell<Limits> = const { Cell::new(Limits::DEFAULT) };
 }
 
-/// The limits of the request whose input this thread reads; the defaults outside of [`Limits::apply`].
+/// Returns the limits of the request that this thread decodes; the defaults outside of [`Limits::apply`].
 pub fn in_force() -> Limits {
     IN_FORCE.get()
 }
@@ -289,7 +292,7 @@ fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A number of bytes, or of KiB, MiB or GiB.
+/// Parses a number of bytes, KiB, MiB or GiB.
 fn size(text: &str) -> Option<u64> {
     let units = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
     let found = units.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
@@ -297,7 +300,7 @@ fn size(text: &str) -> Option<u64> {
     whole(number.trim_end())?.checked_mul(bytes)
 }
 
-/// A number of bytes, as [`Limits::set`] reads it.
+/// Formats a number of bytes for [`Limits::set`].
 fn shown_size(bytes: u64) -> String {
     let units = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
     let unit = units.into_iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
@@ -309,7 +312,7 @@ fn names() -> String {
 }
 
 impl Limit {
-    /// Its default, as [`Limits::set`] reads it.
+    /// Returns its default in the form of [`Limits::set`].
     pub fn shown_default(&self) -> String {
         match self.unit {
             Unit::Bytes => shown_size(self.default),
@@ -318,7 +321,7 @@ impl Limit {
     }
 }
 
-/// `NAME=DEFAULT`, as [`Limits::set`] reads it, and the input that it bounds.
+/// Formats a limit as `NAME=DEFAULT`, in the form of [`Limits::set`], with its description.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}: {}", self.name, self.shown_default(), self.bounds)

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 /// The reason why a text is invalid, in the wording of the API's validation errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadText {
+pub enum InvalidText {
     /// It does not match the pattern.
     #[error("String should match pattern '{0}'")]
     Pattern(&'static str),
@@ -63,25 +63,25 @@ macro_rules! texts {
         }
 
         impl TryFrom<String> for $name {
-            type Error = BadText;
+            type Error = InvalidText;
 
-            fn try_from(text: String) -> Result<Self, BadText> {
+            fn try_from(text: String) -> Result<Self, InvalidText> {
                 let fits = |$text: &str| $fits;
                 if !fits(&text) {
-                    return Err(BadText::Pattern(Self::PATTERN));
+                    return Err(InvalidText::Pattern(Self::PATTERN));
                 }
                 // Every pattern is ASCII, so the number of bytes is the number of characters.
                 if text.len() > Self::MAX_LEN {
-                    return Err(BadText::TooLong(Self::MAX_LEN));
+                    return Err(InvalidText::TooLong(Self::MAX_LEN));
                 }
                 Ok(Self(text))
             }
         }
 
         impl std::str::FromStr for $name {
-            type Err = BadText;
+            type Err = InvalidText;
 
-            fn from_str(text: &str) -> Result<Self, BadText> {
+            fn from_str(text: &str) -> Result<Self, InvalidText> {
                 text.to_owned().try_into()
             }
         }

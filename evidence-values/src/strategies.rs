@@ -20,7 +20,7 @@ use crate::name::{
 };
 use crate::time::Timestamp;
 
-pub use shape::{Broken, Object, Shape};
+pub use shape::{Invalid, Object, Shape};
 
 /// A text type that is defined by its pattern and its maximum length.
 pub trait Patterned: FromStr<Err: Debug> + Debug + 'static {

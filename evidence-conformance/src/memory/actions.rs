@@ -1,4 +1,4 @@
-//! Actions, and how far the deliveries of their targets are.
+//! Actions, and the deliveries of their targets.
 
 use async_trait::async_trait;
 

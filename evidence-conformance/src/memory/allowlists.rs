@@ -1,10 +1,10 @@
-//! What is allowed in environments.
+//! Allowlists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
+use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore, EndedAllowlistEntry};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::Listed;
@@ -29,13 +29,13 @@ impl AllowlistStore for MemoryStore {
             let listed = newest.filter(|one| in_force_at.is_none_or(|at| one.record.is_in_force(at)));
             listed.cloned().collect::<Vec<_>>()
         })?;
-        let listed = |allowance: &Current<Allowance>| {
+        let listed = |allowance: &Current<AllowlistEntry>| {
             Ok(Listed { id: allowance.revision, bytes: bytes(&allowance.record)? })
         };
         newest.iter().map(listed).collect()
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.ask(org, |tables| {
             let newest_first = tables.allowances.iter().rev();
             let wanted = newest_first.filter(|allowance| indexes.contains(&allowance.revision));
@@ -72,7 +72,7 @@ impl AllowlistStore for MemoryStore {
         after: Timestamp,
         until: Timestamp,
         limit: u64,
-    ) -> StoreResult<Vec<EndedAllowance>> {
+    ) -> StoreResult<Vec<EndedAllowlistEntry>> {
         let state = self.read()?;
         let mut rows = Vec::new();
         for organization in state.organizations.values() {
@@ -80,7 +80,7 @@ impl AllowlistStore for MemoryStore {
             let ended = tables.allowances.iter().filter_map(|Current { revision, record }| {
                 let at = record.ends_at().filter(|at| (after < *at) && (*at <= until))?;
                 let (org, environment) = (organization.name.clone(), record.environment);
-                Some(EndedAllowance { at, org, environment, entry: *revision })
+                Some(EndedAllowlistEntry { at, org, environment, entry: *revision })
             });
             rows.extend(ended);
         }
@@ -89,7 +89,7 @@ impl AllowlistStore for MemoryStore {
         if let Some(last) = last.and_then(|last| rows.get(last)).map(|row| row.at) {
             rows.retain(|row| row.at <= last);
         }
-        // By entry at last, so that the newest of each time stays.
+        // Sorted by entry last, so that the newest of each time stays.
         rows.reverse();
         rows.dedup_by(|one, kept| {
             (one.at, &one.org, one.environment) == (kept.at, &kept.org, kept.environment)
@@ -100,15 +100,15 @@ impl AllowlistStore for MemoryStore {
 }
 
 impl Tables {
-    /// The newest entry of each artifact among the first `entries` of the ledger, where it is in force.
+    /// Returns the newest entry in force of each artifact, among the first `entries` of the ledger.
     fn allowed_in(
         &self,
         environment: Id,
         entries: u64,
         at: Timestamp,
-    ) -> BTreeMap<&Fingerprint, &Current<Allowance>> {
+    ) -> BTreeMap<&Fingerprint, &Current<AllowlistEntry>> {
         let here =
-            |one: &&Current<Allowance>| one.record.environment == environment && one.revision < entries;
+            |one: &&Current<AllowlistEntry>| one.record.environment == environment && one.revision < entries;
         let mut newest = BTreeMap::new();
         for one in self.allowances.iter().filter(here) {
             newest.insert(&one.record.fingerprint, one);

@@ -32,25 +32,26 @@ impl Admits<Artifact> for ArtifactFilter {
     }
 }
 
-/// Whether `text` begins with the prefix, if one is asked for.
+/// Returns whether `text` begins with the prefix, or true without a prefix.
 fn begins(prefix: Option<&str>, text: Option<&str>) -> bool {
     prefix.is_none_or(|prefix| text.is_some_and(|text| text.starts_with(prefix)))
 }
 
-/// The first of these, and how many there are.
+/// Returns the first of these, and their total number.
 fn matches<T: Ord>(found: BTreeSet<T>, limit: u64) -> Matches<T> {
     let first = Page::of(found.into_iter().collect(), PageRequest { offset: 0, limit });
     Matches { count: first.total, first: first.items }
 }
 
 impl Tables {
-    /// The part of an artifact report that compliance depends on.
+    /// Returns the part of an artifact report that compliance depends on.
     pub(super) fn artifact_row(&self, Current { revision, record }: &Current<Artifact>) -> ArtifactRow {
         let at = self.ledger.corrected(*revision, record.created_at);
         ArtifactRow { at, ..record.row(*revision) }
     }
 
-    /// The names by which what has a digest ran, of each the newest run in the environment of the least id.
+    /// Returns the name under which each digest ran: that of its newest run in the environment with the lowest
+    /// id.
     fn names_of_runs(&self) -> BTreeMap<Fingerprint, String> {
         let mut runs: Vec<_> =
             self.intervals.iter().filter(|one| one.exited || one.until.is_none()).collect();
@@ -182,7 +183,7 @@ impl ArtifactStore for MemoryStore {
 }
 
 impl Tables {
-    /// Where the content of these fingerprints came from in each flow, when the ledger had so many entries.
+    /// Returns the origins of these fingerprints in each flow, among the first `entries` of the ledger.
     pub(super) fn origins(&self, entries: u64, asked: impl Fn(&Fingerprint) -> bool) -> Vec<Origin> {
         let reports = self.artifacts.iter().filter(|report| report.revision < entries);
         let mut by_flow: BTreeMap<_, Vec<ArtifactRow>> = BTreeMap::new();

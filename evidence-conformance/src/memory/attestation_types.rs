@@ -1,4 +1,4 @@
-//! Types of attestations and their versions.
+//! Attestation types and their versions.
 
 use async_trait::async_trait;
 

@@ -31,12 +31,12 @@ fn listed(attestation: &Attestation) -> StoreResult<Listed> {
     Ok(Listed { id: attestation.id, bytes: bytes(attestation)? })
 }
 
-/// The time of its entry.
+/// Returns the time of the attestation's entry.
 fn recorded_at(tables: &Tables, revision: u64, attestation: &Attestation) -> Timestamp {
     tables.ledger.time(revision).unwrap_or(attestation.created_at)
 }
 
-/// All attestations, oldest first, with their numbers in their flows.
+/// Returns all attestations, oldest first, with their numbers in their flows.
 fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
     let mut ordinals: BTreeMap<Id, u64> = BTreeMap::new();
     let numbered = |Current { revision, record }: &Current<Attestation>| {
@@ -57,7 +57,7 @@ fn numbered(tables: &Tables) -> Vec<ListedAttestation> {
 }
 
 impl Tables {
-    /// The part of an attestation that compliance depends on.
+    /// Returns the part of an attestation that compliance depends on.
     pub(super) fn attestation_row(
         &self,
         Current { revision, record }: &Current<Attestation>,
@@ -179,7 +179,7 @@ impl AttestationStore for MemoryStore {
         let mut found: Vec<DecisionRow> = self.ask(org, |tables| {
             let about =
                 tables.attestations.iter().filter(|known| known.record.details.control() == Some(control));
-            // As it was reported, unless a clock was ahead.
+            // The reported time, unless a clock was ahead.
             let decision = |Current { revision, record }: &Current<Attestation>| {
                 let decision = DecisionRow::from(record);
                 DecisionRow { at: tables.ledger.corrected(*revision, decision.at), ..decision }

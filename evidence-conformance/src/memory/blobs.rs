@@ -1,4 +1,4 @@
-//! Contents of attachments, whole.
+//! The content of attachments.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -22,7 +22,7 @@ impl Admits<Build> for BuildFilter {
 }
 
 impl Tables {
-    /// The first report of each artifact, oldest first by ledger index.
+    /// Returns the first report of each artifact, oldest first by ledger index.
     pub(super) fn builds(&self) -> impl Iterator<Item = Build> {
         let mut seen = BTreeSet::new();
         let first = self.artifacts.iter().filter(move |report| seen.insert(&report.record.fingerprint));

@@ -56,7 +56,7 @@ impl Tables {
         }
     }
 
-    /// All of them, newest first.
+    /// Returns all deployments, newest first.
     fn deployments(&self) -> Vec<Deployment> {
         let mut snapshots = Vec::from_iter(self.snapshots.values());
         snapshots.sort_unstable_by_key(|taken| Reverse(taken.revision));

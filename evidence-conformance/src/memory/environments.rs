@@ -1,4 +1,4 @@
-//! Environments, and how each is now.
+//! Environments and their state.
 
 use async_trait::async_trait;
 

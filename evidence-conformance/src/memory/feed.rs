@@ -1,4 +1,4 @@
-//! Leases and cursors in memory.
+//! Leases and cursors.
 
 use async_trait::async_trait;
 

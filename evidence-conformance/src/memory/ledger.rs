@@ -1,4 +1,4 @@
-//! An organization's ledger: the entries themselves, and the nodes that proofs rest on.
+//! An organization's ledger: its entries, and the tree nodes for proofs.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use evidence_core::trails::TrailEntry;
 
 use super::{MemoryStore, at_most};
 
-/// Entries without gap from 0 on.
+/// The entries of a ledger, without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     frontier: Frontier,
@@ -21,7 +21,7 @@ pub(super) struct Ledger {
     nodes: BTreeMap<(u32, u64), Hash>,
 }
 
-/// An entry, and the trail that it is about.
+/// An entry and its trail, if it has one.
 #[derive(Debug)]
 struct Recorded {
     entry: StoredEntry,
@@ -33,8 +33,9 @@ impl Ledger {
         &self.frontier
     }
 
-    /// Appends it, and answers the entry and its time: exactly that of `prepared`, or that of the entry before where
-    /// that is later. Where the fact turns time back, the entries before have no later effective time any more.
+    /// Appends an entry, and returns it with its time. That is the time of `prepared`; unless `exactly`, it is
+    /// at least the time of the previous entry. If the fact corrects a clock, no earlier entry keeps a later
+    /// effective time.
     pub(super) fn append(&mut self, prepared: EncodedFact, exactly: bool) -> (Entry, Timestamp) {
         let index = self.frontier.size();
         let exactly = exactly || prepared.fact.turns_time_back();
@@ -57,20 +58,20 @@ impl Ledger {
         (Entry { index, leaf_hash }, at)
     }
 
-    /// When the last entry was recorded.
+    /// Returns the time of the last entry.
     pub(super) fn last(&self) -> Option<Timestamp> {
         self.entries.last().map(|recorded| recorded.entry.at)
     }
 
-    /// What a record of the entry at this index counts as recorded at: its own time, or that of the earliest later
-    /// correction of a clock, if that is earlier.
+    /// Returns the effective time of a record of this entry: its own time, or that of the earliest later
+    /// correction of a clock if that is earlier.
     pub(super) fn corrected(&self, index: u64, at: Timestamp) -> Timestamp {
         let later = self.entries.iter().map(|recorded| &recorded.entry).filter(|entry| entry.index > index);
         let corrections = later.filter(|entry| entry.kind == "clock_corrected").map(|entry| entry.at);
         corrections.fold(at, Timestamp::min)
     }
 
-    /// The effective time of the entry at this index.
+    /// Returns the effective time of this entry.
     pub(super) fn time(&self, index: u64) -> Option<Timestamp> {
         let entry = self.entries.get(usize::try_from(index).ok()?);
         entry.map(|recorded| recorded.entry.effective_at)

@@ -1,4 +1,4 @@
-//! Organizations, users, members, and who holds a key.
+//! Organizations, users, members, and the owners of keys.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use super::tables::Tables;
 use super::{MemoryStore, State, at_most};
 
 impl State {
-    /// The roles of an organization.
+    /// Returns the roles in an organization.
     fn members(&self, org: Id) -> &BTreeMap<Id, Current<Role>> {
         static NOBODY: BTreeMap<Id, Current<Role>> = BTreeMap::new();
         self.tables.get(&org).map_or(&NOBODY, |tables| &tables.members)
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// At most so many of what is named after `after`.
+/// Returns at most `limit` records after `after`, sorted by name.
 fn following<T: Clone>(named: &BTreeMap<String, T>, after: &str, limit: u64) -> StoreResult<ByName<T>> {
     let further = named.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
     let further = further.take(at_most(limit));

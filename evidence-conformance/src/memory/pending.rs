@@ -1,4 +1,4 @@
-//! Contents that no record names yet.
+//! Attachments that no record names yet.
 
 use std::ops::Bound;
 
@@ -13,7 +13,7 @@ use evidence_core::time::Timestamp;
 use super::{MemoryStore, State, at_most};
 
 impl State {
-    /// Whether the note of a content is as it is here.
+    /// Returns whether the note of an attachment is unchanged.
     fn has(&self, pending: &Pending) -> bool {
         let Pending { org, sha256, kept_at, removing_at } = pending;
         self.pending.get(&(*org, sha256.clone())) == Some(&(*kept_at, *removing_at))

@@ -1,11 +1,11 @@
-//! Recording: everything that can go wrong is looked at before the first change.
+//! Recording. Everything is checked before the first change.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
 use evidence_core::auth::KeyHash;
-use evidence_core::fact::{EncodedFact, Fact, Guard, Write};
+use evidence_core::fact::{EncodedFact, Fact, Precondition, Write};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::store::{Entry, Recorder, StoreError, StoreResult};
@@ -17,10 +17,10 @@ use super::{MemoryStore, State};
 pub(super) struct Change {
     org: Id,
     begins: bool,
-    /// The index that its first fact must have: imports alone know.
+    /// The required index of the first fact; only for imports.
     first: Option<u64>,
     facts: Vec<EncodedFact>,
-    guards: Vec<Guard>,
+    preconditions: Vec<Precondition>,
     secrets: Vec<(Id, KeyHash)>,
 }
 
@@ -29,11 +29,11 @@ impl TryFrom<Write> for Change {
 
     fn try_from(write: Write) -> StoreResult<Self> {
         let begins = write.begins_ledger();
-        let Write { org, by, at, facts, guards, secrets } = write;
+        let Write { org, by, at, facts, preconditions, secrets } = write;
         let prepare = |fact| EncodedFact::new(fact, at, by.to_string());
         let facts = facts.into_iter().map(prepare).collect::<Result<_, _>>();
         let facts = facts.map_err(|error| StoreError::Failed(error.into()))?;
-        Ok(Self { org, begins, first: None, facts, guards, secrets })
+        Ok(Self { org, begins, first: None, facts, preconditions, secrets })
     }
 }
 
@@ -41,7 +41,7 @@ impl From<Import> for Change {
     fn from(import: Import) -> Self {
         let begins = import.begins_ledger();
         let Import { org, first, facts, secrets, .. } = import;
-        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets }
+        Self { org, begins, first: Some(first), facts, preconditions: Vec::new(), secrets }
     }
 }
 
@@ -62,7 +62,7 @@ impl Recorder for MemoryStore {
 
 impl State {
     fn check(&self, change: &Change) -> StoreResult<()> {
-        let Change { org, begins, first, guards, secrets, .. } = change;
+        let Change { org, begins, first, preconditions, secrets, .. } = change;
         let size = self.tables.get(org).map(|tables| tables.ledger.frontier().size());
         if size.is_none() && !begins {
             return Err(StoreError::Failed(format!("there is no organization {org}").into()));
@@ -70,7 +70,7 @@ impl State {
         let begun_twice = size.is_some() && *begins;
         let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
         let facts = change.facts.iter().map(|prepared| &prepared.fact);
-        let admitted = self.directory.admits(*org, guards, facts);
+        let admitted = self.name_index.admits(*org, preconditions, facts);
         if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
             return Err(StoreError::Conflict);
         }
@@ -97,7 +97,7 @@ impl State {
         let fact = prepared.fact.clone();
         let tables = self.tables.entry(org).or_default();
         let (entry, at) = tables.ledger.append(prepared, exactly);
-        self.directory.apply(org, &fact, entry.index);
+        self.name_index.apply(org, &fact, entry.index);
         for row in fact.index_rows(at) {
             match row {
                 IndexRow::Attachment(file) => {

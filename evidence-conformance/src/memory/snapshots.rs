@@ -1,4 +1,4 @@
-//! Snapshots, and what ran in them.
+//! Snapshots, and the artifacts in them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ impl Tables {
         self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| snapshot)
     }
 
-    /// When a snapshot counts as taken: the record of it stays as it is.
+    /// Returns the effective time of a snapshot. The record itself stays unchanged.
     pub(super) fn taken_at(&self, Current { revision, record }: &Current<Snapshot>) -> Timestamp {
         self.ledger.corrected(*revision, record.at)
     }
@@ -47,7 +47,7 @@ impl Tables {
         }
     }
 
-    /// The events of an environment.
+    /// Returns the events of an environment.
     fn events_of(&self, environment: Id) -> impl Iterator<Item = Event> {
         let event = move |number: u64, index: u64, one: &Interval| {
             let taken = self.snapshots.get(&(environment, index))?;
@@ -70,10 +70,11 @@ impl Tables {
         })
     }
 
-    /// What ran before under the name of a flow that this start is under, if it has one.
+    /// Returns what this start replaces: the previous content with the same name in the same flow, if there
+    /// is one.
     fn replaced(&self, place: u64, start: &Start) -> Option<Replaced> {
         let there = || self.intervals.iter().filter(|one| one.environment == start.environment);
-        // By when they began: the last report under the name.
+        // By start: the last report with the name.
         let mut before = BTreeMap::new();
         for one in there().filter(|one| one.instance.since < start.since) {
             let of_flow = one.instance.provenance.iter().filter(|from| from.flow == Some(start.flow));
@@ -100,7 +101,7 @@ impl Tables {
         })
     }
 
-    /// The run whose last interval this is.
+    /// Returns the run that ends with this interval.
     fn run(&self, interval: &Interval) -> Option<Run> {
         let environment = &self.environments.get(&interval.environment)?.record;
         let since = interval.instance.since;
@@ -199,7 +200,7 @@ impl SnapshotStore for MemoryStore {
             let mut named =
                 Vec::from_iter(tables.artifacts.iter().filter(|one| one.record.repo == Some(repo)));
             named.sort_unstable_by_key(|one| Reverse(one.revision));
-            // Of several reports of an artifact the first stays.
+            // Of several reports of an artifact, the first counts.
             let first: BTreeMap<_, _> = named
                 .into_iter()
                 .take(at_most(reports))

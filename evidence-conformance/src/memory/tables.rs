@@ -1,9 +1,9 @@
-//! What an organization has, as its facts leave it.
+//! The tables of an organization, as derived from its facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::actions::Action;
-use evidence_core::allowlists::Allowance;
+use evidence_core::allowlists::AllowlistEntry;
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestation_types::{AttestationType, AttestationTypeVersion};
 use evidence_core::attestations::Attestation;
@@ -26,7 +26,7 @@ use evidence_core::trails::Trail;
 
 use super::ledger::Ledger;
 
-/// Records that change by their id, the others in the order of their recording.
+/// The records of an organization. Records that change are stored by id, others in the order of recording.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) ledger: Ledger,
@@ -40,50 +40,51 @@ pub(super) struct Tables {
     pub(super) trails_begun: Vec<(Id, TrailName)>,
     pub(super) artifacts: Vec<Current<Artifact>>,
     pub(super) attestations: Vec<Current<Attestation>>,
-    /// The trails in which something names a commit in full, and their flows.
+    /// The trails in which something names a commit in full, with their flows.
     pub(super) commit_trails: BTreeMap<String, BTreeMap<Id, Id>>,
     pub(super) repos: BTreeMap<Id, Current<Repo>>,
-    /// By flow the address of the repo that was named last.
+    /// The address of the repo that was named last, by flow.
     pub(super) flow_repos: BTreeMap<Id, String>,
     pub(super) environments: BTreeMap<Id, Current<Environment>>,
-    /// How the members of logical environments changed.
+    /// The changes of the members of logical environments.
     pub(super) member_changes: Vec<(Id, MemberChange)>,
-    /// When environments were last reported on, and the entry that last said so.
+    /// The time of the last report about each environment, and its entry.
     pub(super) reported: BTreeMap<Id, Current<Timestamp>>,
-    /// Environments that lists leave out.
+    /// The environments that lists omit.
     pub(super) archived: BTreeSet<Id>,
     pub(super) snapshots: BTreeMap<(Id, u64), Current<Snapshot>>,
     pub(super) intervals: Vec<Interval>,
     pub(super) policies: BTreeMap<Id, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
-    pub(super) allowances: Vec<Current<Allowance>>,
+    pub(super) allowances: Vec<Current<AllowlistEntry>>,
     pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
     pub(super) controls: BTreeMap<Id, Current<Control>>,
     pub(super) control_versions: Vec<ControlVersion>,
     pub(super) actions: BTreeMap<Id, Current<Action>>,
-    /// Those that were deleted count.
+    /// Includes deleted actions.
     pub(super) greatest_action_number: u64,
     pub(super) texts: BTreeMap<Hash, String>,
 }
 
-/// An instance, and how long it was so.
+/// The interval in which an artifact had one state.
 #[derive(Debug)]
 pub(super) struct Interval {
     pub(super) environment: Id,
     pub(super) artifact: ArtifactKey,
     pub(super) instance: RunningArtifact,
-    /// The number of the event that tells how it came to be so.
+    /// The number of the event at its start.
     pub(super) event: Option<u64>,
-    /// The snapshot in which it was no longer so, and when that was taken.
+    /// The first snapshot after it, and the time of that snapshot.
     pub(super) until: Option<(u64, Timestamp)>,
     pub(super) exited: bool,
-    /// The number of the event that tells of that.
+    /// The number of the event at its end.
     pub(super) exit_event: Option<u64>,
 }
 
 impl Tables {
-    /// Takes in the fact at ledger index `revision`, recorded at this time. Organizations and users are not of one organization.
+    /// Applies the fact that was recorded at ledger index `revision` at this time. Organizations and users
+    /// belong to no single organization.
     pub(super) fn apply(&mut self, fact: Fact, revision: u64, at: Timestamp) {
         match fact {
             Fact::OrganizationCreated { .. } | Fact::UserCreated { .. } => {}
@@ -199,7 +200,7 @@ impl Tables {
         }
     }
 
-    /// Nothing that was recorded before counts as later than this.
+    /// Limits the effective times of everything recorded before to this time.
     fn correct_times(&mut self, at: Timestamp) {
         for (_, until) in self.intervals.iter_mut().filter_map(|interval| interval.until.as_mut()) {
             *until = at.min(*until);
@@ -219,7 +220,7 @@ impl Tables {
         self.member_changes.extend(members.iter().map(change));
     }
 
-    /// A logical environment's settings changed, and its members did not.
+    /// Records that the settings of a logical environment changed, but not its members.
     fn change_settings(&mut self, record: &Environment, entry: u64) {
         if !record.kind.is_physical() {
             self.change_members(record.id, &[record.id], true, entry);
@@ -235,7 +236,8 @@ impl Tables {
         self.policy_versions.extend(version);
     }
 
-    /// A change ends what the artifact was and begins what it is; an exit ends it for good.
+    /// Applies the changes and exits of a snapshot. A change ends the artifact's interval and starts another;
+    /// an exit only ends it.
     fn take(&mut self, snapshot: Snapshot, revision: u64) {
         let changed: BTreeSet<ArtifactKey> = snapshot.changes.iter().map(RunningArtifact::key).collect();
         let first = snapshot.events_before.saturating_add(1);
@@ -269,12 +271,12 @@ impl Interval {
         self.environment == environment && self.until.is_none()
     }
 
-    /// Whether it was so in snapshot `index`.
+    /// Returns whether snapshot `index` is in the interval.
     pub(super) fn covers(&self, index: u64) -> bool {
         self.instance.from <= index && self.until.is_none_or(|(until, _)| index < until)
     }
 
-    /// Whether it ended with snapshot `index`, because the artifact no longer ran.
+    /// Returns whether the artifact exited with snapshot `index`.
     pub(super) fn exited_in(&self, index: u64) -> bool {
         self.exited && self.until.is_some_and(|(until, _)| until == index)
     }

@@ -1,4 +1,4 @@
-//! Templates, by their digests.
+//! Texts, by their digests.
 
 use std::collections::BTreeSet;
 

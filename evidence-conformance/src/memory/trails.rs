@@ -1,4 +1,4 @@
-//! Trails, and what was reported to them.
+//! Trails, and the reports to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,12 +42,12 @@ impl Tables {
         self.attestations.iter().filter(move |attestation| attestation.record.trail == trail)
     }
 
-    /// The trails of these ids.
+    /// Returns the trails with these ids.
     pub(super) fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Current<Trail>> {
         self.trails.values().filter(|trail| ids.contains(&trail.record.id))
     }
 
-    /// What a trail is called, if its flow is there.
+    /// Returns the label of a trail, if its flow exists.
     pub(super) fn label(&self, trail: &Current<Trail>) -> Option<TrailLabel> {
         let Trail { flow, name, .. } = &trail.record;
         Some(TrailLabel { flow: self.flows.get(flow)?.record.name.clone(), name: name.clone() })

@@ -1,4 +1,4 @@
-//! What copying needs: lists of what is there, and recording with everything given.
+//! The queries of a copy: lists of everything, and imports.
 
 use async_trait::async_trait;
 

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     DropsTheLastFact,
-    IgnoresGuards,
+    IgnoresPreconditions,
     KeepsPartOfARefusedWrite,
     AnswersEntriesBackwards,
     RevisionIsOffByOne,
@@ -70,7 +70,7 @@ enum Defect {
     PutsDeliveriesOverOthers,
     PutsDeliveriesWithoutTheLease,
     ServesTheNewestFirst,
-    LooksAtGuardsBeforehand,
+    ChecksPreconditionsBeforehand,
     TellsLosersThatTheyWon,
     GuessesIndexes,
     WritesFactsOneByOne,
@@ -116,7 +116,7 @@ enum Defect {
 /// Each defect, and a check that has to find it where no other promise is about the same.
 const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::DropsTheLastFact, &[]),
-    (Defect::IgnoresGuards, &[]),
+    (Defect::IgnoresPreconditions, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
     (Defect::AnswersEntriesBackwards, &[]),
     (Defect::RevisionIsOffByOne, &[]),
@@ -177,7 +177,7 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     ),
     (Defect::PutsDeliveriesWithoutTheLease, &["a_delivery_is_put_under_a_lease_that_is_held"]),
     (Defect::ServesTheNewestFirst, &["due_deliveries_are_found_by_organization"]),
-    (Defect::LooksAtGuardsBeforehand, &["one_takes_a_name", "no_update_is_lost"]),
+    (Defect::ChecksPreconditionsBeforehand, &["one_takes_a_name", "no_update_is_lost"]),
     (Defect::TellsLosersThatTheyWon, &["one_makes_an_organization", "one_makes_a_user"]),
     (Defect::GuessesIndexes, &["ledgers_neither_fork_nor_gap"]),
     (Defect::LeasesNeverExpire, &["a_lease_that_expired_is_taken_over"]),

@@ -10,7 +10,7 @@ mod trails;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
+use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore, EndedAllowlistEntry};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
@@ -32,7 +32,7 @@ use evidence_core::tags::{TagChoice, TagStore, TaggedKind};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, Transfer};
-use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
+use evidence_core::{Current, Entry, Fact, Key, Precondition, RecordKind, StoreError};
 
 use crate::{Broken, Defect};
 
@@ -42,10 +42,10 @@ impl Recorder for Broken {
         if self.has(Defect::DropsTheLastFact) && write.facts.len() > 1 {
             write.facts.pop();
         }
-        if self.has(Defect::IgnoresGuards) {
-            write.guards.clear();
+        if self.has(Defect::IgnoresPreconditions) {
+            write.preconditions.clear();
         }
-        if self.has(Defect::LooksAtGuardsBeforehand) {
+        if self.has(Defect::ChecksPreconditionsBeforehand) {
             return self.record_what_looked_right(write).await;
         }
         if self.has(Defect::WritesFactsOneByOne) {
@@ -57,8 +57,11 @@ impl Recorder for Broken {
         }
         let answer = self.whole.record(write.clone()).await;
         if answer.is_err() && self.has(Defect::KeepsPartOfARefusedWrite) {
-            let part =
-                Write { facts: write.facts.into_iter().take(1).collect(), guards: Vec::new(), ..write };
+            let part = Write {
+                facts: write.facts.into_iter().take(1).collect(),
+                preconditions: Vec::new(),
+                ..write
+            };
             self.whole.record(part).await?;
         } else if answer.is_err() && self.has(Defect::TellsLosersThatTheyWon) {
             return Ok(Vec::new());
@@ -76,12 +79,15 @@ impl Recorder for Broken {
 }
 
 impl Broken {
-    /// What a transaction does that reads the guards from an older snapshot than it writes to, and leaves names to them.
+    /// What a transaction does that reads the preconditions from an older snapshot than it writes to, and
+    /// leaves names to them.
     async fn record_what_looked_right(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
-        for guard in std::mem::take(&mut write.guards) {
-            let holds = match guard {
-                Guard::Vacant(Key::Flow(name)) => self.whole.flow(write.org, name.as_str()).await?.is_none(),
-                Guard::Revision(RecordKind::Flow, id, revision) => {
+        for precondition in std::mem::take(&mut write.preconditions) {
+            let holds = match precondition {
+                Precondition::Vacant(Key::Flow(name)) => {
+                    self.whole.flow(write.org, name.as_str()).await?.is_none()
+                }
+                Precondition::Revision(RecordKind::Flow, id, revision) => {
                     let mut names =
                         self.whole.flows_by_id(write.org, &[id]).await?.into_iter().map(|flow| flow.name);
                     let Some(name) = names.next_back() else { return Err(StoreError::Conflict) };
@@ -105,10 +111,10 @@ impl Broken {
 
     async fn record_one_by_one(&self, write: Write) -> StoreResult<Vec<Entry>> {
         let mut entries = Vec::new();
-        let Write { org, by, at, facts, mut guards, secrets } = write;
+        let Write { org, by, at, facts, mut preconditions, secrets } = write;
         for fact in facts {
-            let (guards, secrets) = (std::mem::take(&mut guards), secrets.clone());
-            let part = Write { org, by: by.clone(), at, facts: vec![fact], guards, secrets };
+            let (preconditions, secrets) = (std::mem::take(&mut preconditions), secrets.clone());
+            let part = Write { org, by: by.clone(), at, facts: vec![fact], preconditions, secrets };
             entries.extend(self.whole.record(part).await?);
             tokio::task::yield_now().await;
         }
@@ -565,7 +571,7 @@ impl AllowlistStore for Broken {
         Ok(if self.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed })
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.whole.allowances(org, indexes).await
     }
 
@@ -598,7 +604,7 @@ impl AllowlistStore for Broken {
         after: Timestamp,
         until: Timestamp,
         limit: u64,
-    ) -> StoreResult<Vec<EndedAllowance>> {
+    ) -> StoreResult<Vec<EndedAllowlistEntry>> {
         let mut ended = self.whole.ended_allowances(after, until, limit).await?;
         if self.has(Defect::CutsEndedAllowancesAtTheLimit) {
             ended.truncate(usize::try_from(limit).unwrap());

@@ -7,7 +7,7 @@ pub(crate) mod store;
 
 pub use ended::ReevaluateEnded;
 pub use operations::{
-    AllowArtifact, AllowanceEnd, AllowanceView, AllowlistInput, ListAllowlist, WithdrawAllowance,
+    AllowArtifact, AllowanceEnd, AllowlistEntryView, AllowlistInput, ListAllowlist, WithdrawAllowance,
 };
-pub use record::{Allowance, Withdrawal};
-pub use store::{AllowedArtifact, AllowlistStore, EndedAllowance};
+pub use record::{AllowlistEntry, Withdrawal};
+pub use store::{AllowedArtifact, AllowlistStore, EndedAllowlistEntry};

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::allowlists::record::{Allowance, Withdrawal};
+use crate::allowlists::record::{AllowlistEntry, Withdrawal};
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, LongText};
 use crate::environments::evaluation::Changed;
@@ -15,7 +15,7 @@ use crate::environments::record::Environment;
 use crate::environments::reevaluation::reevaluate;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key};
+use crate::fact::names::{Key, Precondition};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
@@ -26,7 +26,7 @@ use crate::time::{Timestamp, WholeSeconds};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
 #[non_exhaustive]
-pub struct AllowanceView {
+pub struct AllowlistEntryView {
     /// The artifact's name, as given when it was allowed. It is not used for look-ups.
     pub artifact_name: String,
     /// The reason why the artifact is allowed.
@@ -50,11 +50,11 @@ pub struct AllowanceView {
     pub withdrawn_by: Option<String>,
 }
 
-impl AllowanceView {
+impl AllowlistEntryView {
     /// Returns the entry as of the time `now`.
-    fn new(allowance: Allowance, environment_name: EnvironmentName, now: Timestamp) -> Self {
+    fn new(allowance: AllowlistEntry, environment_name: EnvironmentName, now: Timestamp) -> Self {
         let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
-        let Allowance { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
+        let AllowlistEntry { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
             allowance;
         Self {
             artifact_name,
@@ -88,7 +88,7 @@ impl Operation for ListAllowlist {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the artifacts that are allowed in environments";
     type Body = ();
-    type Output = JsonList<AllowanceView>;
+    type Output = JsonList<AllowlistEntryView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -103,9 +103,9 @@ impl Operation for ListAllowlist {
             async move {
                 let cx = owned.context();
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
-                let record = |allowance: Allowance| {
+                let record = |allowance: AllowlistEntry| {
                     let name = labels.get(&allowance.environment)?.name.clone();
-                    Some(Ok(AllowanceView::new(allowance, name, cx.now())))
+                    Some(Ok(AllowlistEntryView::new(allowance, name, cx.now())))
                 };
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
             }
@@ -232,7 +232,7 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
         return Err(Error::invalid("env_name", text));
     }
     check_size(&known.record, &input.artifact_fingerprint, cx).await?;
-    let record = Allowance {
+    let record = AllowlistEntry {
         id: cx.new_id(),
         environment: known.record.id,
         fingerprint: input.artifact_fingerprint,
@@ -243,7 +243,7 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
         expires_at,
         withdrawn: None,
     };
-    let leads_there = Guard::Denotes(Key::Environment(environment.clone()), known.record.id);
+    let leads_there = Precondition::Denotes(Key::Environment(environment.clone()), known.record.id);
     cx.record(Draft::of(Fact::ArtifactAllowed { record }, leads_there)).await.map(drop)
 }
 
@@ -293,8 +293,8 @@ impl WithdrawAllowance {
         let missing = || self.missing(cx);
         let entry = allowed.first().ok_or_else(missing)?.entry;
         let entry = store.allowances(org, &[entry]).await?.pop().ok_or_else(missing)?;
-        let record = Allowance { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
-        let leads_there = Guard::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
+        let record = AllowlistEntry { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
+        let leads_there = Precondition::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
         cx.record(Draft::of(Fact::AllowanceWithdrawn { record }, leads_there)).await?;
         Ok(known.record.name)
     }
@@ -303,6 +303,6 @@ impl WithdrawAllowance {
         let Self { org: _, env_name, fingerprint } = self;
         let text =
             format!("the allowlist of environment '{env_name}' has no entry in force for '{fingerprint}'");
-        cx.missing(Resource::Allowance, text)
+        cx.missing(Resource::AllowlistEntry, text)
     }
 }

@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::{Around, views};
+use super::view::{ViewContext, views};
 use crate::artifacts::record::{Artifact, TemplateNames};
 use crate::artifacts::store::ArtifactFilter;
 use crate::artifacts::view::ArtifactView;
@@ -16,7 +16,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::flows::record::Flow;
 use crate::git::{Commits, GitCommit};
 use crate::id::Id;
@@ -132,7 +132,7 @@ impl Operation for ReportArtifact {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/artifacts/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Reports an artifact to a flow, and to a trail of it";
+    const SUMMARY: &'static str = "Reports an artifact to a flow, and optionally to a trail";
     type Body = Json<ArtifactInput>;
     type Output = Created<ArtifactReported>;
 
@@ -169,13 +169,13 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             let known = cx.known_trail(flow.id, name).await?;
             if let Some(Current { revision, record: trail }) = known.as_deref() {
                 check_room(trail, name, Reported::Artifacts, cx).await?;
-                draft.guards.push(Guard::Revision(RecordKind::Trail, trail.id, *revision));
+                draft.preconditions.push(Precondition::Revision(RecordKind::Trail, trail.id, *revision));
                 template = trail.template;
             }
             Some(draft.trail_unless(known.as_deref(), &flow, name, cx))
         }
         None => {
-            draft.guards.extend(draft.flow.take());
+            draft.preconditions.extend(draft.flow.take());
             None
         }
     };
@@ -317,7 +317,7 @@ impl Operation for GetArtifact {
         let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
         let gone = gone();
         let found =
-            views(found.into_iter().collect(), Around::new(Some(flow), cx)).next().await.transpose()?;
+            views(found.into_iter().collect(), ViewContext::new(Some(flow), cx)).next().await.transpose()?;
         found.map(Json).ok_or(gone)
     }
 }
@@ -487,8 +487,8 @@ async fn list(
     flow: Option<Flow>,
     cx: &Context<'_>,
 ) -> Result<JsonList<ArtifactView>> {
-    let around = Around::new(flow, cx);
-    let read = move |ids| read(ids, Arc::clone(&around)).try_flatten_stream();
+    let context = ViewContext::new(flow, cx);
+    let read = move |ids| read(ids, Arc::clone(&context)).try_flatten_stream();
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
@@ -511,9 +511,9 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
 /// Returns the artifacts of these ids for a response, in order.
 pub(super) async fn read(
     ids: Vec<Id>,
-    around: Arc<Around>,
+    context: Arc<ViewContext>,
 ) -> Result<BoxStream<'static, Result<ArtifactView>>> {
-    let mut found = around.artifacts(&ids).await?;
+    let mut found = context.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);
-    Ok(views(found, around))
+    Ok(views(found, context))
 }

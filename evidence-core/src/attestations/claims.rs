@@ -18,11 +18,11 @@ use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty
 use crate::attestations::record::{Attachment, Binding};
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Collected, List, Text, limited_lists};
+use crate::bounded::{LenientList, List, Text, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
-use crate::fact::names::Guard;
+use crate::fact::names::Precondition;
 use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::limits::{self, Limits};
@@ -75,8 +75,8 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
         0
     }
 
-    /// Evaluates the claim. It may query the store, and then adds guards to the verdict for what it depends
-    /// on. If a guard fails when the attestation is recorded, the claim is evaluated again.
+    /// Evaluates the claim. It may query the store, and then adds preconditions to the verdict for what it
+    /// depends on. If a precondition fails when the attestation is recorded, the claim is evaluated again.
     ///
     /// # Errors
     /// The reason to refuse the claim, usually [`crate::Error::Invalid`]. Nothing is recorded then.
@@ -107,13 +107,13 @@ pub struct Verdict {
     /// The type's own part of the record.
     pub details: Details,
     /// The preconditions that must still hold when the verdict is recorded.
-    pub guards: Vec<Guard>,
+    pub preconditions: Vec<Precondition>,
 }
 
 impl Verdict {
     /// Returns a verdict that depends on the claim only.
     pub fn of(kind: impl Into<String>, is_compliant: bool, details: Details) -> Self {
-        Self { kind: kind.into(), is_compliant, details, guards: Vec::new() }
+        Self { kind: kind.into(), is_compliant, details, preconditions: Vec::new() }
     }
 }
 
@@ -180,7 +180,7 @@ pub struct PullRequests {
     /// The pull requests of the change. Null means none; a null element is skipped.
     #[serde(deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub pull_requests: Collected<PullRequest>,
+    pub pull_requests: LenientList<PullRequest>,
 }
 
 impl Claim for PullRequests {
@@ -201,7 +201,7 @@ impl Claim for PullRequests {
     }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
-        let Self { git_provider, pull_requests: Collected { items: pull_requests, .. } } = self.clone();
+        let Self { git_provider, pull_requests: LenientList { items: pull_requests, .. } } = self.clone();
         let found = pull_requests.iter().any(|one| !one.url.is_empty());
         let details = PullRequestDetails { git_provider, pull_requests };
         Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))
@@ -387,8 +387,8 @@ impl Claim for Override {
     }
 }
 
-/// Returns the attestation that the trail will show as overridden. It needs no guard: of the override and a
-/// concurrent report, the newer ledger entry decides.
+/// Returns the attestation that the trail will show as overridden. It needs no precondition: of the override
+/// and a concurrent report, the newer ledger entry decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
     let found = cx.trail_contents(&[trail]).await?.pop();

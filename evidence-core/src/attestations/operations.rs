@@ -248,8 +248,8 @@ impl<C: Claim> PostAttestation<C> {
         let trail_id = trail.as_ref().map(|trail| trail.record.id);
         let binding = self.binding(base, trail_id, &mut draft, cx).await?;
         let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding, attachments };
-        let Verdict { kind, is_compliant, mut details, guards } = claim.evaluate(&about, cx).await?;
-        draft.guards.extend(guards);
+        let Verdict { kind, is_compliant, mut details, preconditions } = claim.evaluate(&about, cx).await?;
+        draft.preconditions.extend(preconditions);
         let mut data = None;
         if details.has_long_data() {
             let (rest, text, reference) = cx.compute().run(move || take_data(details)).await??;

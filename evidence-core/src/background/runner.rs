@@ -117,7 +117,7 @@ impl Turn {
         &self.evidence
     }
 
-    /// The job's lease, with the one who holds it.
+    /// Returns the job's lease with its holder.
     pub fn held(&self) -> Held {
         Held { lease: self.name.clone(), holder: self.holder }
     }

@@ -171,7 +171,7 @@ impl Operation for GetBuildStatistics {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/builds/{org}/statistics";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Tells when something was built";
+    const SUMMARY: &'static str = "Gets the times of builds";
     type Body = ();
     type Output = JsonList<Seconds, BuildStatistics>;
 

@@ -90,7 +90,7 @@ impl Operation for GetControlCoverage {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/controls/{org}/{identifier}/coverage";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Tells which environments a control covers";
+    const SUMMARY: &'static str = "Gets the environments that a control covers";
     type Body = ();
     type Output = JsonList<EnvironmentCoverage, ControlCoverage>;
 

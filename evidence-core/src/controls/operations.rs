@@ -17,7 +17,7 @@ use crate::controls::view::{
 use crate::decode::UnknownFields;
 use crate::error::{DuplicateControl, Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::VersionKey;
 use crate::name::{ControlIdentifier, OrgName};
 use crate::operation::{Created, Json, JsonList, Method, Operation};
@@ -186,7 +186,7 @@ async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
     };
     let version = control.latest(ControlStatus::Created, cx.actor());
     let fact = Fact::ControlCreated { record: control.clone(), version };
-    cx.record(Draft::of(fact, Guard::Vacant(Key::Control(input.identifier.clone())))).await?;
+    cx.record(Draft::of(fact, Precondition::Vacant(Key::Control(input.identifier.clone())))).await?;
     Ok(control)
 }
 
@@ -320,7 +320,7 @@ async fn change_control(
         changed.version += 1;
         changed.last_modified_at = cx.now_after(record.last_modified_at);
         let fact = fact(changed.clone(), changed.latest(status.clone(), cx.actor()));
-        cx.record(Draft::of(fact, Guard::Revision(RecordKind::Control, record.id, revision))).await?;
+        cx.record(Draft::of(fact, Precondition::Revision(RecordKind::Control, record.id, revision))).await?;
         Ok(changed)
     };
     shown(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?, cx).await
@@ -377,7 +377,7 @@ impl Operation for UnarchiveControl {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/controls/{org}/{identifier}/unarchive";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Brings a control back from the archive";
+    const SUMMARY: &'static str = "Restores an archived control";
     type Body = ();
     type Output = Json<ControlView>;
 

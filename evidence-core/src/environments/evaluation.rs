@@ -22,7 +22,7 @@ use crate::environments::remembered::{
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::id::Id;
 use crate::id::VersionKey;
 use crate::json::JsonFields;
@@ -53,9 +53,9 @@ struct PolicySet {
     demanded: BTreeSet<Id>,
     /// The policies of each logical environment that has some, sorted by id.
     logical: BTreeMap<Id, Vec<Id>>,
-    /// Guards that hold while these are the latest versions, and while these logical environments demand
-    /// them.
-    guards: Vec<Guard>,
+    /// Preconditions that hold while these are the latest versions, and while these logical environments
+    /// demand them.
+    preconditions: Vec<Precondition>,
 }
 
 /// Returns the logical environments with policies that have this member.
@@ -83,7 +83,7 @@ impl PolicySet {
         let mut policies = Self::default();
         let (member, own) = (known.record.id, BTreeSet::from_iter(known.record.policies.iter().copied()));
         for logical in demanding(member, cx).await? {
-            policies.guards.push(logical.unchanged());
+            policies.preconditions.push(logical.unchanged());
             let demanded = distinct(logical.record.policies);
             policies.demanded.extend(demanded.iter().filter(|id| !own.contains(id)));
             policies.logical.insert(logical.record.id, demanded);
@@ -98,7 +98,7 @@ impl PolicySet {
         }
         for id in ids {
             let Current { revision, record } = known.remove(&id).ok_or_else(|| lost(id))?;
-            policies.guards.push(Guard::Revision(RecordKind::Policy, id, revision));
+            policies.preconditions.push(Precondition::Revision(RecordKind::Policy, id, revision));
             policies.versions.insert(id, record.version);
         }
         Ok(policies)
@@ -143,7 +143,9 @@ impl PolicySet {
 
     /// Returns whether a ledger with this many entries has all of these versions.
     fn are_within(&self, entries: u64) -> bool {
-        self.guards.iter().all(|guard| !matches!(guard, Guard::Revision(_, _, at) if *at >= entries))
+        self.preconditions
+            .iter()
+            .all(|precondition| !matches!(precondition, Precondition::Revision(_, _, at) if *at >= entries))
     }
 
     /// Returns the versions, sorted by policy id.
@@ -158,9 +160,9 @@ impl PolicySet {
 }
 
 /// Returns the draft of the snapshot that a report of `running` artifacts requires. `skipped_elements` is the
-/// number of elements that were skipped in it. The draft has no facts if there is nothing new. Its guards
-/// cover everything that the decision depends on, except evidence: evidence that arrives later counts for the
-/// next report.
+/// number of elements that were skipped in it. The draft has no facts if there is nothing new. Its
+/// preconditions cover everything that the decision depends on, except evidence: evidence that arrives later
+/// counts for the next report.
 ///
 /// If the evaluation exceeds a limit of the host, the artifacts are not compliant, and the snapshot gives the
 /// reason. An earlier verdict must not remain in force for something that could not be evaluated.
@@ -196,7 +198,7 @@ pub(crate) async fn reevaluate(
 ) -> Result<Draft> {
     let latest = known.status.snapshots;
     if latest == 0 {
-        return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
+        return Ok(Draft { preconditions: vec![known.latest()], ..Draft::default() });
     }
     let policies = PolicySet::read(known, read, cx).await?;
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
@@ -204,8 +206,8 @@ pub(crate) async fn reevaluate(
         policies.are_those_of(record) && record.requires_provenance == known.record.require_provenance
     });
     if is_judged_alike && changed == Changed::Policies {
-        let guards = policies.guards.iter().cloned().chain([known.latest()]).collect();
-        return Ok(Draft { guards, ..Draft::default() });
+        let preconditions = policies.preconditions.iter().cloned().chain([known.latest()]).collect();
+        return Ok(Draft { preconditions, ..Draft::default() });
     }
     let open = open_instances(known, cx).await?;
     let running = open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
@@ -288,8 +290,8 @@ async fn evaluate_changed(
     let snapshots = known.status.snapshots;
     let since = remembered.and_then(|last| last.since(&reused, snapshots)).unwrap_or_else(|| cx.now());
     let last_open = (snapshots, Arc::clone(&open));
-    let mut guards = policies.guards.clone();
-    guards.extend([known.unchanged(), known.latest()]);
+    let mut preconditions = policies.preconditions.clone();
+    preconditions.extend([known.unchanged(), known.latest()]);
     let snapshot = Snapshot {
         events_before: known.status.events,
         environment,
@@ -314,7 +316,7 @@ async fn evaluate_changed(
     let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
     cx.remember_evaluation(environment, evaluation).await?;
     let facts = snapshot.into_iter().map(|snapshot| Fact::SnapshotTaken { snapshot }).collect();
-    Ok(Some(Draft { facts, guards, ..Draft::default() }))
+    Ok(Some(Draft { facts, preconditions, ..Draft::default() }))
 }
 
 /// The running artifacts, separated by whether an earlier evaluation can be reused.
@@ -572,7 +574,7 @@ pub(super) async fn differences_again(
     let versions = snapshot.policies.iter().map(|applied| (applied.policy, applied.version)).collect();
     let demanded = snapshot.demanded.iter().copied().collect();
     let logical = snapshot.logical.iter().map(|one| (one.environment, one.policies.clone())).collect();
-    let policies = PolicySet { versions, demanded, logical, guards: Vec::new() };
+    let policies = PolicySet { versions, demanded, logical, preconditions: Vec::new() };
     let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);

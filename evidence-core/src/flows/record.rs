@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::auth::actor::Actor;
 use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::name::{BadText, FlowName};
+use crate::name::{FlowName, InvalidText};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -54,7 +54,7 @@ impl Flow {
 
     /// Returns the flow as archived at this time, under a new name that frees its present one. `more` makes
     /// the new name unique if another flow already has it.
-    pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, BadText> {
+    pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, InvalidText> {
         let suffix = format!("-archived-at-{}{more}", at.whole_seconds().0);
         // Names are ASCII, so this cannot split a character.
         let kept = self.name.as_str().get(..FlowName::MAX_LEN.saturating_sub(suffix.len()));

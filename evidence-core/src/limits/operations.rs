@@ -66,7 +66,7 @@ impl Operation for GetLimits {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/limits";
     const SCOPE: Scope = Scope::Authenticated;
-    const SUMMARY: &'static str = "Gets the greatest sizes and counts that this server accepts";
+    const SUMMARY: &'static str = "Gets the maximum sizes and counts that this server accepts";
     type Body = ();
     type Output = Json<LimitList>;
 

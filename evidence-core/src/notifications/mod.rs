@@ -1,5 +1,5 @@
-//! Notifications: what happens in environments and flows is told to the targets of actions, by whoever sends
-//! ([`Sender`]). A host adds [`Notify`] to its background work.
+//! Notifications: a [`Sender`] reports events in environments and flows to the targets of actions. A host
+//! adds [`Notify`] to its background work.
 
 pub(crate) mod delivering;
 pub(crate) mod events;

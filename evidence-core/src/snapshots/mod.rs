@@ -4,10 +4,10 @@
 
 pub(crate) mod applied;
 pub(crate) mod bound;
-pub(crate) mod combined;
 pub(crate) mod diff;
 pub(crate) mod expression;
 pub(crate) mod key;
+pub(crate) mod logical;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod sources;
@@ -18,7 +18,7 @@ pub(crate) mod view;
 pub use applied::{AppliedPolicyView, FailingArtifacts};
 pub use bound::Bound;
 pub use diff::{CompareSnapshots, DiffArtifact, DiffSection, EnvironmentDiff, SharedSection};
-pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
+pub use expression::{Expression, Interval, InvalidExpression, InvalidInterval, Position, Unit};
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
 pub use record::{

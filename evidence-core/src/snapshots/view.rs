@@ -22,7 +22,7 @@ use crate::service::{Context, OwnedContext};
 use crate::snapshots::applied::{
     AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
 };
-use crate::snapshots::combined::{Part, Shown};
+use crate::snapshots::logical::{Part, Shown};
 use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact, is_zero};
 use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, traced_in_parts};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};

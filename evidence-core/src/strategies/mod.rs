@@ -30,7 +30,7 @@ pub mod shared;
 pub mod texts;
 
 pub use evidence_rules::strategies as documents;
-pub use evidence_values::strategies::{Broken, Object, Shape};
+pub use evidence_values::strategies::{Invalid, Object, Shape};
 pub use request::{Refused, Requests, Sent};
 
 /// Existing records that bodies may refer to.

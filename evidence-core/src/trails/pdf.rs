@@ -79,7 +79,7 @@ impl Operation for GetAuditPdf {
             pdf::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes))
         };
         let (digest, bytes) = cx.compute().run_long(draw).await?.map_err(|source| Error::Internal {
-            what: "the PDF could not be drawn",
+            what: "the PDF could not be rendered",
             source: source.into(),
         })?;
         cx.reserve_for_answer(bytes.len() as u64).await?;

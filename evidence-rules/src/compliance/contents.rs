@@ -35,7 +35,7 @@ pub fn artifact_states<'a>(
 /// The reports of a trail, indexed by the content that they refer to. Building the index takes one pass; a
 /// look-up then costs only as much as the attestations of one artifact.
 #[derive(Debug, Default)]
-pub struct ByContent {
+pub struct ContentIndex {
     attestations: Vec<ReportedAttestation>,
     /// Positions of the attestations of the trail itself.
     on_trail: Vec<usize>,
@@ -47,7 +47,7 @@ pub struct ByContent {
     trail: OnceLock<State>,
 }
 
-impl ByContent {
+impl ContentIndex {
     /// Indexes all reports of a trail, which may be in any order.
     pub fn new(
         artifacts: &[ReportedArtifact],

@@ -606,7 +606,7 @@ fn content_needs_what_the_template_asks_of_every_name_that_the_trail_reported_it
         let is_reason =
             |info: &&str| !info.starts_with("The template") && !info.starts_with("It was reported");
         assert_eq!(content[f].reason.as_deref(), info.filter(is_reason), "{reports:?}");
-        let by_content = ByContent::new(&artifacts, attestations, &NONE).state(&template, f, &newest.name);
+        let by_content = ContentIndex::new(&artifacts, attestations, &NONE).state(&template, f, &newest.name);
         assert_eq!(by_content, (expected, info.map(str::to_owned)), "{reports:?}");
     }
 }
@@ -628,7 +628,7 @@ fn content_state(
     let (wanted, both) = (BTreeSet::from([FINGERPRINT]), (artifacts, attestations));
     let content = content_statuses(template, both, earlier, &wanted, usize::MAX, |_, _, _| ());
     assert_eq!(content[FINGERPRINT].state, state);
-    let by_content = ByContent::new(artifacts, attestations.to_vec(), earlier);
+    let by_content = ContentIndex::new(artifacts, attestations.to_vec(), earlier);
     assert_eq!(by_content.state(template, FINGERPRINT, &newest.name).0, state);
     state
 }

@@ -94,7 +94,7 @@ impl Default for FlowAttestations {
 
 /// The attestations that a set of policies requires. Others need not be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequiredAttestations {
     /// Whether a condition uses the names of artifacts.
     looks_at_names: bool,
     names: BTreeSet<String>,
@@ -103,7 +103,7 @@ pub struct Asked {
     controls: BTreeSet<String>,
 }
 
-impl Asked {
+impl RequiredAttestations {
     /// Adds the requirements of this policy.
     pub fn add(&mut self, policy: &Policy) {
         self.looks_at_names |= policy.looks_at_names();
@@ -213,13 +213,13 @@ impl FlowAttestations {
         }
     }
 
-    /// Builds the list of a scope from its lines and all its reports, in any order. Stores only what `asked`
-    /// requires, and the digest of everything.
+    /// Builds the list of a scope from its lines and all its reports, in any order. Stores only the `required`
+    /// attestations, and the digest of everything.
     pub fn of_scope(
         lines: Vec<AttestationStatus>,
         reported: &[&ReportedAttestation],
         beneath: Option<&Arc<Self>>,
-        asked: &Asked,
+        required: &RequiredAttestations,
     ) -> Self {
         let counts = |line: AttestationStatus| {
             let AttestationStatus { name, kind, is_compliant, .. } = line;
@@ -230,12 +230,12 @@ impl FlowAttestations {
         // One attestation may meet two requirements.
         attestations.dedup();
         let mut all = Self::new(attestations, decisions(reported), beneath);
-        all.attestations.retain(|one| asked.names.contains(&one.name));
+        all.attestations.retain(|one| required.names.contains(&one.name));
         all.attestations.shrink_to_fit();
-        all.kinds.retain(|kind, _| asked.kinds.contains(kind));
-        all.best.retain(|kind, _| asked.kinds.contains(kind));
-        all.decisions.retain(|control, _| asked.controls.contains(control));
-        all.newest.retain(|control, _| asked.controls.contains(control));
+        all.kinds.retain(|kind, _| required.kinds.contains(kind));
+        all.best.retain(|kind, _| required.kinds.contains(kind));
+        all.decisions.retain(|control, _| required.controls.contains(control));
+        all.newest.retain(|control, _| required.controls.contains(control));
         all
     }
 

@@ -423,10 +423,10 @@ const ROUNDS: usize = 12;
 /// attempt follows another, so that whoever lost one race was refused (503), over every store.
 const AT_ONCE: usize = 2;
 
-/// What went wrong, on servers that forget the guards on these records.
+/// What went wrong, on servers that forget the preconditions on these records.
 async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<RecordKind>) -> Vec<String> {
     let hesitant = || {
-        let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_guards(unguarded);
+        let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_preconditions(unguarded);
         (Arc::new(store) as Arc<dyn Store>, Arc::new(JitteringClock::default()) as Arc<dyn Clock>)
     };
     let servers = servers([hesitant(), hesitant()], name).await;

@@ -44,7 +44,7 @@ use evidence_core::time::Timestamp;
 use evidence_core::trails::{
     Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion,
 };
-use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
+use evidence_core::{Current, Entry, Precondition, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
@@ -186,8 +186,9 @@ impl InterceptingStore {
         answer
     }
 
-    /// The same without the guards on the revisions and names of these records, as if operations forgot them.
-    pub(crate) fn without_guards(self, unguarded: Option<RecordKind>) -> Self {
+    /// The same without the preconditions on the revisions and names of these records, as if operations
+    /// forgot them.
+    pub(crate) fn without_preconditions(self, unguarded: Option<RecordKind>) -> Self {
         Self { unguarded, ..self }
     }
 }
@@ -199,12 +200,14 @@ impl Recorder for InterceptingStore {
         if self.refuses.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("it takes no writes".into()));
         }
-        let kind = |guard: &Guard| match guard {
-            Guard::Revision(kind, ..) => Some(*kind),
-            Guard::Denotes(key, _) => key.kind(),
-            Guard::Vacant(_) => None,
+        let kind = |precondition: &Precondition| match precondition {
+            Precondition::Revision(kind, ..) => Some(*kind),
+            Precondition::Denotes(key, _) => key.kind(),
+            Precondition::Vacant(_) => None,
         };
-        write.guards.retain(|guard| self.unguarded.is_none() || kind(guard) != self.unguarded);
+        write
+            .preconditions
+            .retain(|precondition| self.unguarded.is_none() || kind(precondition) != self.unguarded);
         self.inner.record(write).await
     }
 }

@@ -381,7 +381,7 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
         api.put_policy(name, PROVENANCE).await.created();
     }
     let gate = |query: &str| api.get(&format!("/asserts/acme/fingerprint/{}?{query}", fingerprint('1')));
-    let resolutions = "The rules of the policies come to more than 8 for one artifact";
+    let resolutions = "The policies produce more than 8 rule results for one artifact";
     let refused_by_gate = || {
         let resolution = json!({"type": "not_evaluated", "context": {"reason": resolutions}});
         let rule = json!({"rule": {"type": "policy"}, "satisfied": false, "resolutions": [resolution]});
@@ -456,11 +456,11 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
     for (limits, reason) in [
         (
             Limits { evaluated_attestations: 3, ..Limits::default() },
-            "The policies ask for more than 3 attestations of what runs",
+            "The policies require more than 3 attestations in total",
         ),
         (
             Limits { snapshot: 1_500, ..Limits::default() },
-            "What runs comes to more than 1500 bytes, with where it comes from",
+            "The artifacts and their origins need more than 1500 bytes",
         ),
     ] {
         let api = limited(limits).await;
@@ -496,7 +496,7 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
 /// is not compliant.
 #[tokio::test]
 async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_so() {
-    let reason = "What runs comes to more than 1500 bytes, with where it comes from";
+    let reason = "The artifacts and their origins need more than 1500 bytes";
     for change in ["withdraw", "version", "attach", "require"] {
         let store = Arc::new(MemoryStore::new());
         let before = fixture(Arc::clone(&store) as _, Settings::default()).await;
@@ -672,7 +672,7 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
     let many: Vec<i64> = (0..1_000).collect();
-    let text = "What runs comes to more than 2000 bytes, with where it comes from";
+    let text = "The artifacts and their origins need more than 2000 bytes";
     let refused = json!({"message": "Invalid report data", "errors": {"artifacts": text}});
     api.report_running("prod", &[('1', &[1]), ('2', &many)]).await.expect_exactly(400, refused);
     api.expect_snapshots("prod", 1).await;

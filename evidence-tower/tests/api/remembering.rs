@@ -193,7 +193,7 @@ async fn so_much_is_evaluated_whatever_was_before() {
         let reply = api.report_running(environment, &RUNNING[..many]).await;
         assert!(reply.status.is_success(), "{reply:?}");
         let snapshot = api.get(&format!("/snapshots/acme/{environment}/-1")).await.ok();
-        let too_much = "The policies ask for more than 3 attestations of what runs";
+        let too_much = "The policies require more than 3 attestations in total";
         let shown = snapshot["artifacts"].as_array().unwrap().iter();
         let is_it = |artifact: &Value| artifact["reasons_for_incompliance"].to_string().contains(too_much);
         let found = Vec::from_iter(shown.map(is_it));

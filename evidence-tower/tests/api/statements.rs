@@ -443,7 +443,7 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
     move |many| {
         let text = |_| Fact::TextKept { text: numbers.fetch_add(1, Ordering::Relaxed).to_string() };
         let facts = (0..many).map(text).collect();
-        Write { org, by: by.clone(), at: NOW, facts, guards: vec![], secrets: vec![] }
+        Write { org, by: by.clone(), at: NOW, facts, preconditions: vec![], secrets: vec![] }
     }
 }
 

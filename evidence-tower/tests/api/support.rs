@@ -14,7 +14,7 @@ use bytes::Bytes;
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
 use evidence_core::fact::UnknownFields;
-use evidence_core::fact::{Fact, Guard, Key, Write};
+use evidence_core::fact::{Fact, Key, Precondition, Write};
 use evidence_core::id::{Id, Random};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
@@ -307,7 +307,7 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         org,
         by: by.clone(),
         at: NOW,
-        guards: vec![Guard::Vacant(Key::ServiceAccount(record.name.clone()))],
+        preconditions: vec![Precondition::Vacant(Key::ServiceAccount(record.name.clone()))],
         secrets: vec![(api_key.id, hash)],
         facts: vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }],
     };

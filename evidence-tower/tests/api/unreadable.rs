@@ -53,7 +53,7 @@ pub(crate) async fn inject(store: &dyn Store, org: Id, fact: Fact) {
 /// The same with several, in one write.
 pub(crate) async fn inject_all(store: &dyn Store, org: Id, facts: Vec<Fact>) {
     let by = store.user("jane").await.unwrap().unwrap().actor();
-    let write = Write { org, by, at: NOW, facts, guards: vec![], secrets: vec![] };
+    let write = Write { org, by, at: NOW, facts, preconditions: vec![], secrets: vec![] };
     store.record(write).await.unwrap();
 }
 

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::urls::{recordable, recordable_secret};
 use crate::decode::is_recorded;
-use crate::name::BadText;
+use crate::name::InvalidText;
 
 /// Maximum length of a URL in a body, in bytes.
 const MAX_URL: usize = 2048;
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Mailbox {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         if text.len() > MAX_MAILBOX {
-            return Err(serde::de::Error::custom(BadText::TooLong(MAX_MAILBOX)));
+            return Err(serde::de::Error::custom(InvalidText::TooLong(MAX_MAILBOX)));
         }
         if !is_mailbox(&text) {
             return Err(serde::de::Error::custom("Input should be an address of the form 'local@domain'"));

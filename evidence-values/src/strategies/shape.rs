@@ -15,14 +15,14 @@ use crate::decode;
 
 /// A value with exactly one error.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Broken {
+pub struct Invalid {
     /// The value.
     pub value: Value,
     /// The path that the error names, such as `artifacts[0].digests`; empty for the value as a whole.
     pub field: String,
 }
 
-impl Broken {
+impl Invalid {
     /// Creates a value that is invalid as a whole.
     pub fn whole(value: Value) -> Self {
         Self { value, field: String::new() }
@@ -42,7 +42,7 @@ impl Broken {
 #[derive(Debug, Clone)]
 pub struct Shape {
     valid: BoxedStrategy<Value>,
-    broken: BoxedStrategy<Broken>,
+    invalid: BoxedStrategy<Invalid>,
 }
 
 impl Shape {
@@ -50,14 +50,14 @@ impl Shape {
     /// field can reject it.
     pub fn new(
         valid: impl Strategy<Value = Value> + 'static,
-        broken: impl Strategy<Value = Broken> + 'static,
+        invalid: impl Strategy<Value = Invalid> + 'static,
     ) -> Self {
-        Self { valid: valid.boxed(), broken: broken.boxed() }
+        Self { valid: valid.boxed(), invalid: invalid.boxed() }
     }
 
     /// Creates a shape whose invalid values are these, each invalid as a whole.
-    pub fn or_wrong(valid: impl Strategy<Value = Value> + 'static, wrong: Vec<Value>) -> Self {
-        Self::new(valid, select(wrong).prop_map(Broken::whole))
+    pub fn with_invalid(valid: impl Strategy<Value = Value> + 'static, wrong: Vec<Value>) -> Self {
+        Self::new(valid, select(wrong).prop_map(Invalid::whole))
     }
 
     /// Returns the accepted values.
@@ -66,8 +66,8 @@ impl Shape {
     }
 
     /// Returns the rejected values, each with one error.
-    pub fn broken(&self) -> BoxedStrategy<Broken> {
-        self.broken.clone()
+    pub fn invalid(&self) -> BoxedStrategy<Invalid> {
+        self.invalid.clone()
     }
 
     /// Returns accepted values decoded as the type that the service uses.
@@ -77,7 +77,7 @@ impl Shape {
 
     /// One of these shapes. A value that one of them rejects must not be valid for another.
     pub fn any_of(shapes: &[Self]) -> Self {
-        Self::new(Union::new(shapes.iter().map(Self::valid)), Union::new(shapes.iter().map(Self::broken)))
+        Self::new(Union::new(shapes.iter().map(Self::valid)), Union::new(shapes.iter().map(Self::invalid)))
     }
 
     /// Adds valid values, which may repeat existing ones to make them more frequent.
@@ -88,22 +88,22 @@ impl Shape {
 
     /// Adds invalid values of another kind.
     #[must_use]
-    pub fn or_broken(self, broken: impl Strategy<Value = Broken> + 'static) -> Self {
-        Self { broken: Union::new([self.broken, broken.boxed()]).boxed(), ..self }
+    pub fn or_invalid(self, invalid: impl Strategy<Value = Invalid> + 'static) -> Self {
+        Self { invalid: Union::new([self.invalid, invalid.boxed()]).boxed(), ..self }
     }
 
     /// A text of a validated type.
     pub fn of<T: Patterned>() -> Self {
-        let broken = prop_oneof![
+        let invalid = prop_oneof![
             3 => super::misfits::<T>().prop_map(Value::from),
             1 => select(not_texts()),
         ];
-        Self::new(super::fitting::<T>().prop_map(Value::from), broken.prop_map(Broken::whole))
+        Self::new(super::fitting::<T>().prop_map(Value::from), invalid.prop_map(Invalid::whole))
     }
 
     /// Any text without the NUL character.
     pub fn text() -> Self {
-        Self::or_wrong(
+        Self::with_invalid(
             super::printable().prop_map(Value::from),
             [not_texts(), vec![json!("nul\u{0}")]].concat(),
         )
@@ -115,18 +115,18 @@ impl Shape {
         let valid = prop_oneof![29 => super::printable().prop_filter("of a fitting length", fits), 1 => Just("é".repeat(most))];
         let mut wrong = vec![json!("é".repeat(most + 1))];
         wrong.extend(least.checked_sub(1).map(|short| json!("é".repeat(short))));
-        Self::or_wrong(valid.prop_map(Value::from), [not_texts(), wrong].concat())
+        Self::with_invalid(valid.prop_map(Value::from), [not_texts(), wrong].concat())
     }
 
     /// One of these texts.
     pub fn choice(texts: &'static [&'static str]) -> Self {
         let wrong = [not_texts(), vec![json!(""), json!("nonsense")]].concat();
-        Self::or_wrong(select(texts).prop_map(Value::from), wrong)
+        Self::with_invalid(select(texts).prop_map(Value::from), wrong)
     }
 
     /// True or false.
     pub fn boolean() -> Self {
-        Self::or_wrong(
+        Self::with_invalid(
             any::<bool>().prop_map(Value::from),
             vec![json!("true"), json!(0), json!([]), json!({})],
         )
@@ -137,36 +137,36 @@ impl Shape {
         let valid = prop_oneof![8 => least..=most, 1 => Just(least), 1 => Just(most)];
         let beyond = [least.checked_sub(1), most.checked_add(1)].into_iter().flatten().map(Value::from);
         let wrong = vec![json!("1"), json!(1.5), json!(true), json!([]), json!({})];
-        Self::or_wrong(valid.prop_map(Value::from), wrong.into_iter().chain(beyond).collect())
+        Self::with_invalid(valid.prop_map(Value::from), wrong.into_iter().chain(beyond).collect())
     }
 
     /// A list of items of this shape.
     pub fn list(item: &Self, size: impl Into<SizeRange>) -> Self {
         let around = || vec(item.valid(), 0..2);
-        let one = (around(), item.broken(), around()).prop_map(|(mut items, broken, after)| {
-            let field = broken.path_below(&format!("[{}]", items.len()));
-            items.push(broken.value);
+        let one = (around(), item.invalid(), around()).prop_map(|(mut items, invalid, after)| {
+            let field = invalid.path_below(&format!("[{}]", items.len()));
+            items.push(invalid.value);
             items.extend(after);
-            Broken { value: items.into(), field }
+            Invalid { value: items.into(), field }
         });
-        let no_list = select(vec![json!(""), json!(1), json!({})]).prop_map(Broken::whole);
+        let no_list = select(vec![json!(""), json!(1), json!({})]).prop_map(Invalid::whole);
         Self::new(vec(item.valid(), size).prop_map(Value::from), prop_oneof![3 => one, 1 => no_list])
     }
 
     /// Limits the list to at most `most` items.
     #[must_use]
     pub fn at_most(self, item: &Self, most: usize) -> Self {
-        let long = item.valid().prop_map(move |item| Broken::whole(vec![item; most + 1].into()));
-        self.or_broken(long)
+        let long = item.valid().prop_map(move |item| Invalid::whole(vec![item; most + 1].into()));
+        self.or_invalid(long)
     }
 
     /// An object with keys from `keys` and values of one shape.
     pub fn map(keys: &BoxedStrategy<String>, value: &Self, size: impl Into<SizeRange>) -> Self {
-        let entry = (keys.clone(), value.broken()).prop_map(|(key, broken)| {
-            let field = broken.path_below(&key);
-            Broken { value: json!({ key: broken.value }), field }
+        let entry = (keys.clone(), value.invalid()).prop_map(|(key, invalid)| {
+            let field = invalid.path_below(&key);
+            Invalid { value: json!({ key: invalid.value }), field }
         });
-        let no_map = select(vec![json!(""), json!(1), json!([])]).prop_map(Broken::whole);
+        let no_map = select(vec![json!(""), json!(1), json!([])]).prop_map(Invalid::whole);
         let valid = btree_map(keys.clone(), value.valid(), size).prop_map(|entries| json!(entries));
         Self::new(valid, prop_oneof![3 => entry, 1 => no_map])
     }
@@ -191,14 +191,14 @@ enum Presence {
     /// The field may be absent, but not null.
     Defaulted,
     /// The field is always generated, although the service does not require it.
-    Given,
+    Always,
 }
 
 impl Presence {
     fn strategy(self, valid: BoxedStrategy<Value>) -> BoxedStrategy<Option<Value>> {
         let given = valid.prop_map(Some);
         match self {
-            Self::Required | Self::Given => given.boxed(),
+            Self::Required | Self::Always => given.boxed(),
             Self::Nullable => prop_oneof![1 => Just(Some(Value::Null)), 4 => given].boxed(),
             Self::Optional => prop_oneof![4 => Just(None), 1 => Just(Some(Value::Null)), 5 => given].boxed(),
             Self::Defaulted => prop_oneof![Just(None), given].boxed(),
@@ -211,7 +211,7 @@ impl Presence {
             Self::Required => vec![None, Some(Value::Null)],
             Self::Nullable => vec![None],
             Self::Defaulted => vec![Some(Value::Null)],
-            Self::Optional | Self::Given => Vec::new(),
+            Self::Optional | Self::Always => Vec::new(),
         }
     }
 }
@@ -231,7 +231,7 @@ pub struct Object {
 }
 
 /// An invalid field: its name, its value unless it is absent, and the path that the error names.
-type Break = (&'static str, Option<Value>, String);
+type InvalidField = (&'static str, Option<Value>, String);
 
 impl Object {
     /// Creates an object without fields.
@@ -265,8 +265,8 @@ impl Object {
 
     /// Adds a field that is always generated, although the service does not require it.
     #[must_use]
-    pub fn given(self, name: &'static str, shape: Shape) -> Self {
-        self.with(name, shape, Presence::Given)
+    pub fn always(self, name: &'static str, shape: Shape) -> Self {
+        self.with(name, shape, Presence::Always)
     }
 
     fn with(mut self, name: &'static str, shape: Shape, presence: Presence) -> Self {
@@ -287,25 +287,26 @@ impl Object {
         let values: Vec<_> =
             self.fields.iter().map(|field| field.presence.strategy(field.shape.valid())).collect();
         let valid = values.prop_map(move |values| object(&names, values)).boxed();
-        let no_object = select(vec![json!("text"), json!(7), json!([])]).prop_map(Broken::whole).boxed();
-        let mut broken = vec![(1, no_object)];
-        broken.extend(self.breaks().into_iter().map(|one| (5, broken_by(one, valid.clone()))));
-        Shape::new(valid, Union::new_weighted(broken))
+        let no_object = select(vec![json!("text"), json!(7), json!([])]).prop_map(Invalid::whole).boxed();
+        let mut invalid = vec![(1, no_object)];
+        invalid
+            .extend(self.invalid_fields().into_iter().map(|one| (5, with_invalid_field(one, valid.clone()))));
+        Shape::new(valid, Union::new_weighted(invalid))
     }
 
-    fn breaks(&self) -> Vec<BoxedStrategy<Break>> {
+    fn invalid_fields(&self) -> Vec<BoxedStrategy<InvalidField>> {
         let unexpected =
             self.closed.then(|| Just((UNEXPECTED, Some(json!(1)), UNEXPECTED.to_owned())).boxed());
-        self.fields.iter().map(Field::breaks).chain(unexpected).collect()
+        self.fields.iter().map(Field::invalid_fields).chain(unexpected).collect()
     }
 }
 
 impl Field {
-    fn breaks(&self) -> BoxedStrategy<Break> {
+    fn invalid_fields(&self) -> BoxedStrategy<InvalidField> {
         let name = self.name;
-        let value = self.shape.broken().prop_map(move |broken| {
-            let field = broken.path_below(name);
-            (name, Some(broken.value), field)
+        let value = self.shape.invalid().prop_map(move |invalid| {
+            let field = invalid.path_below(name);
+            (name, Some(invalid.value), field)
         });
         let refused = self.presence.refused();
         if refused.is_empty() {
@@ -316,9 +317,12 @@ impl Field {
     }
 }
 
-fn broken_by(one: BoxedStrategy<Break>, objects: BoxedStrategy<Value>) -> BoxedStrategy<Broken> {
-    let broken = |(object, (name, value, field))| Broken { value: replaced(object, name, value), field };
-    (objects, one).prop_map(broken).boxed()
+fn with_invalid_field(
+    one: BoxedStrategy<InvalidField>,
+    objects: BoxedStrategy<Value>,
+) -> BoxedStrategy<Invalid> {
+    let invalid = |(object, (name, value, field))| Invalid { value: replaced(object, name, value), field };
+    (objects, one).prop_map(invalid).boxed()
 }
 
 fn object(names: &[&'static str], values: Vec<Option<Value>>) -> Value {

@@ -1,5 +1,5 @@
-//! Figures of every operation, whoever calls it and by whatever transport: a decorator of the service, in one
-//! implementation. A rate limit or a read-only switch has the same form.
+//! Metrics of every operation, for all callers and transports: a decorator of the service. A rate limit or a
+//! read-only switch has the same form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Metered<S> {
     figures: Arc<Mutex<Figures>>,
 }
 
-/// What was counted, by the operations' names.
+/// The counts, by operation name.
 #[derive(Debug, Clone, Default)]
 pub struct Figures(BTreeMap<&'static str, Figure>);
 
@@ -30,12 +30,12 @@ struct Figure {
 }
 
 impl<S> Metered<S> {
-    /// The same service, counted from now on.
+    /// Wraps a service and counts its calls.
     pub fn new(service: S) -> Self {
         Self { service, figures: Arc::default() }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn figures(&self) -> Figures {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -50,7 +50,7 @@ impl<S> Metered<S> {
 }
 
 impl fmt::Display for Figures {
-    /// Three lines an operation, in the text form that scrapers of metrics commonly read.
+    /// Writes three lines per operation, in the text format of metrics.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (operation, Figure { calls, errors, time }) in &self.0 {
             writeln!(f, "evidence_calls_total{{operation=\"{operation}\"}} {calls}")?;

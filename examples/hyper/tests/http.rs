@@ -1,4 +1,4 @@
-//! The example over a socket.
+//! Tests the example over a socket.
 
 #[path = "../../support/http.rs"]
 mod http_client;

@@ -13,7 +13,7 @@ use crate::attestations::details::{CustomDetails, Details};
 use crate::attestations::operations::AttestationInput;
 use crate::bounded::AttestationData;
 use crate::error::{Resource, Result};
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::id::VersionKey;
 use crate::limits::Limits;
 use crate::lock::locked;
@@ -101,8 +101,11 @@ impl Claim for Custom {
             rule_results,
             summary,
         });
-        let guard = Guard::Revision(RecordKind::AttestationType, type_id, known.revision);
-        Ok(Verdict { guards: vec![guard], ..Verdict::of(format!("custom:{name}"), is_compliant, details) })
+        let precondition = Precondition::Revision(RecordKind::AttestationType, type_id, known.revision);
+        Ok(Verdict {
+            preconditions: vec![precondition],
+            ..Verdict::of(format!("custom:{name}"), is_compliant, details)
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::bounded::{AttestationData, DataObject, ShortText};
 use crate::compute::LONG_JSON;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::json::{self, CheckedJson};
 use crate::limits::Limits;
 use crate::name::{ControlIdentifier, Fingerprint};
@@ -135,12 +135,12 @@ impl Claim for System {
         let attestation_data = self.attestation_data.0.clone();
         match read.map_err(|misfit| Error::invalid_field(&misfit, DATA))? {
             Read::Decision { control, is_compliant } => {
-                let (control_version, guard) = latest_version(&control, cx).await?;
+                let (control_version, precondition) = latest_version(&control, cx).await?;
                 let control = control.into_string();
                 let details =
                     Details::Decision(DecisionDetails { control, control_version, attestation_data });
                 let verdict = Verdict::of("system:decision", is_compliant, details);
-                Ok(Verdict { guards: vec![guard], ..verdict })
+                Ok(Verdict { preconditions: vec![precondition], ..verdict })
             }
             Read::Sbom { original, mut summary } => {
                 summary.reason = sbom::missing_document(&original, about.attachments);
@@ -157,15 +157,18 @@ impl Claim for System {
     }
 }
 
-/// Returns the number of the control's latest version, or `None` without such a control. The guard holds as
-/// long as that result is current.
-async fn latest_version(control: &ControlIdentifier, cx: &Context<'_>) -> Result<(Option<u64>, Guard)> {
+/// Returns the number of the control's latest version, or `None` without such a control. The precondition
+/// holds as long as that result is current.
+async fn latest_version(
+    control: &ControlIdentifier,
+    cx: &Context<'_>,
+) -> Result<(Option<u64>, Precondition)> {
     Ok(match cx.store().control(cx.org()?, control.as_str()).await? {
         Some(known) => {
-            let guard = Guard::Revision(RecordKind::Control, known.record.id, known.revision);
-            (Some(known.record.version), guard)
+            let precondition = Precondition::Revision(RecordKind::Control, known.record.id, known.revision);
+            (Some(known.record.version), precondition)
         }
-        None => (None, Guard::Vacant(Key::Control(control.clone()))),
+        None => (None, Precondition::Vacant(Key::Control(control.clone()))),
     })
 }
 

@@ -305,7 +305,7 @@ proptest! {
         (artifacts, attestations) in arbitrary_reports()
     ) {
         let template = template_of_names();
-        let reports = ByContent::new(&artifacts, attestations.clone(), &NONE);
+        let reports = ContentIndex::new(&artifacts, attestations.clone(), &NONE);
         for report in &artifacts {
             let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
             let (state, info) = reports.state(&template, &report.fingerprint, &report.name);

@@ -358,10 +358,10 @@ fn a_decision_that_a_newer_attestation_of_its_name_superseded_satisfies_nothing(
         for _ in 0..reports.len() {
             reports.rotate_left(1);
             let found = |control: &str, name: Option<&str>| {
-                let mut asked = Asked::default();
+                let mut required = RequiredAttestations::default();
                 let rule = format!("{{type: decision, for_control: {control}}}");
-                asked.add(&parse(&with(&format!("{{attestations: [{rule}]}}"))));
-                let list = FlowAttestations::of_scope(Vec::new(), &reports, None, &asked);
+                required.add(&parse(&with(&format!("{{attestations: [{rule}]}}"))));
+                let list = FlowAttestations::of_scope(Vec::new(), &reports, None, &required);
                 list.decision(control, name).map(|one| (one.index, one.is_compliant))
             };
             assert_eq!((found("C-1", None), found("C-2", None)), (first, second), "{reports:?}");

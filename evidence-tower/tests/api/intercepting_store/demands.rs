@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
+use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore, EndedAllowlistEntry};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::id::Id;
@@ -59,7 +59,7 @@ impl AllowlistStore for InterceptingStore {
         self.ask("allowances_listed", self.inner.allowances_listed(org, in_force_at)).await
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.ask("allowances", self.inner.allowances(org, indexes)).await
     }
 
@@ -83,7 +83,7 @@ impl AllowlistStore for InterceptingStore {
         after: Timestamp,
         until: Timestamp,
         limit: u64,
-    ) -> StoreResult<Vec<EndedAllowance>> {
+    ) -> StoreResult<Vec<EndedAllowlistEntry>> {
         self.ask("ended_allowances", self.inner.ended_allowances(after, until, limit)).await
     }
 }

@@ -17,14 +17,14 @@ use crate::name::EnvironmentName;
 use crate::rules::policy::{Members, OwnPolicies};
 use crate::service::Context;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
-use crate::snapshots::timeline::Told;
+use crate::snapshots::timeline::NumberedEvent;
 use crate::store::batch::{LONG_RECORDS, distinct};
 use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
 /// The snapshots of a logical environment, for one size of the ledger.
-pub(crate) struct Combined {
+pub(crate) struct LogicalSnapshots {
     environment: Id,
     /// The memberships, in the order in which they began.
     spans: Arc<[Span]>,
@@ -225,7 +225,7 @@ async fn progress(asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Progress>
     Ok(found)
 }
 
-impl Combined {
+impl LogicalSnapshots {
     pub(crate) async fn read(environment: &KnownEnvironment, cx: &Context<'_>) -> Result<Self> {
         let present = (environment.revision, distinct(environment.record.policies.iter().copied()));
         let (org, environment) = (cx.org()?, environment.record.id);
@@ -279,8 +279,8 @@ impl Combined {
         let (spans, asked) = cx.compute().run_if(heavy, begun).await?;
         let found = progress(&asked, cx).await?;
         let counted = move || Self::counted(environment, entries, spans, found, names, policies);
-        let (combined, others) = cx.compute().run_if(heavy, counted).await?;
-        combined.with_changes(others, cx).await
+        let (logical, others) = cx.compute().run_if(heavy, counted).await?;
+        logical.with_changes(others, cx).await
     }
 
     /// Adds those of `others` that are visible. They are changes of members that had no snapshot at that time.
@@ -558,7 +558,7 @@ impl Combined {
     }
 
     /// Returns these events of the members in the form of this environment's events.
-    pub(crate) async fn told(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<Told>> {
+    pub(crate) async fn numbered(&self, events: Vec<Event>, cx: &Context<'_>) -> Result<Vec<NumberedEvent>> {
         let entries = events.iter().map(|event| event.revision);
         let Some((first, last)) = entries.clone().min().zip(entries.clone().max()) else {
             return Ok(Vec::new());
@@ -566,15 +566,15 @@ impl Combined {
         let times = self.times(distinct(entries).into_iter(), cx).await?;
         let before = self.after(&[first], cx).await?.first().map_or(0, |before| before.snapshots);
         let verdicts = self.verdicts(first, last, cx).await?;
-        let told = |(index, (entry, compliant))| (entry, (index, compliant));
-        let told = BTreeMap::from_iter((before + 1..).zip(verdicts).map(told));
-        let told = |event: Event| {
+        let numbered = |(index, (entry, compliant))| (entry, (index, compliant));
+        let numbered = BTreeMap::from_iter((before + 1..).zip(verdicts).map(numbered));
+        let numbered = |event: Event| {
             let lost = || StoreError::corrupt(format_args!("an event of no snapshot: {}", event.revision));
-            let (index, compliant) = *told.get(&event.revision).ok_or_else(lost)?;
+            let (index, compliant) = *numbered.get(&event.revision).ok_or_else(lost)?;
             let member = self.names.get(&event.environment).cloned();
-            Ok(Told { index, at: times.at(event.revision)?, compliant, member, event })
+            Ok(NumberedEvent { index, at: times.at(event.revision)?, compliant, member, event })
         };
-        events.into_iter().map(told).collect()
+        events.into_iter().map(numbered).collect()
     }
 }
 

@@ -1,49 +1,55 @@
-//! Names and revisions: what guards are compared with, and what becomes of names as facts are recorded. Every store
-//! decides by this; the SQL stores fill it with what a group of writes asks about, the memory store keeps all of it.
+//! Names and revisions. Decides whether preconditions hold, and applies the effects of facts on names. Every
+//! store uses it. SQL stores fill it with the data that a group of writes needs; the memory store holds all
+//! data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fact::Fact;
-use crate::fact::names::{Denoted, Guard, Key, NameEffect, RecordKind};
+use crate::fact::names::{Denoted, Key, NameEffect, Precondition, RecordKind};
 use crate::id::Id;
 
-/// A name where it is unique: in an organization, or in the whole store.
+/// A name in the scope in which it is unique: an organization, or the whole store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
-    /// The organization; nothing for the names of organizations and users.
+    /// The organization; `None` for the names of organizations and users.
     pub org: Option<Id>,
-    /// The name there.
+    /// The name itself.
     pub key: Key,
 }
 
 impl Name {
-    /// The name as a write to this organization means it.
+    /// Creates the name that `key` denotes in a write to this organization.
     pub fn new(org: Id, key: Key) -> Self {
         Self { org: key.kind().map(|_| org), key }
     }
 }
 
-/// A record that has a revision: its organization, what it is, and its id.
+/// A record with a revision: its organization, kind and id.
 pub type RecordRef = (Id, RecordKind, Id);
 
-/// What has to be looked up before writes can be decided.
+/// The data that must be read before writes can be decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needed {
-    /// Names that guards or claims are about.
+    /// The names in preconditions and claims.
     pub names: BTreeSet<Name>,
-    /// Records whose revision guards are about.
+    /// The records whose revisions are preconditions.
     pub revisions: BTreeSet<RecordRef>,
 }
 
 impl Needed {
-    /// Adds what a write to `org` depends on.
-    pub fn add<'a>(&mut self, org: Id, guards: &[Guard], facts: impl IntoIterator<Item = &'a Fact>) {
-        for guard in guards {
-            match guard {
-                Guard::Vacant(key) | Guard::Denotes(key, _) => {
+    /// Adds the data that a write to `org` depends on.
+    pub fn add<'a>(
+        &mut self,
+        org: Id,
+        preconditions: &[Precondition],
+        facts: impl IntoIterator<Item = &'a Fact>,
+    ) {
+        for precondition in preconditions {
+            match precondition {
+                Precondition::Vacant(key) | Precondition::Denotes(key, _) => {
                     self.names.insert(Name::new(org, key.clone()));
                 }
-                Guard::Revision(kind, id, _) => {
+                Precondition::Revision(kind, id, _) => {
                     self.revisions.insert((org, *kind, *id));
                 }
             }
@@ -56,42 +62,49 @@ impl Needed {
     }
 }
 
-/// Names and revisions as far as they are known.
+/// Known names and revisions.
 #[derive(Debug, Clone, Default)]
-pub struct Directory {
+pub struct NameIndex {
     names: BTreeMap<Name, Denoted>,
     revisions: BTreeMap<RecordRef, u64>,
 }
 
-impl Directory {
-    /// Takes in what was looked up about a name.
+impl NameIndex {
+    /// Adds a name that was read from the store.
     pub fn insert_name(&mut self, name: Name, denoted: Denoted) {
         self.names.insert(name, denoted);
     }
 
-    /// Takes in what was looked up about a record: the ledger index of its newest fact.
+    /// Adds a record's revision that was read from the store: the ledger index of its newest fact.
     pub fn insert_revision(&mut self, record: RecordRef, revision: u64) {
         self.revisions.insert(record, revision);
     }
 
-    /// What the name leads to.
+    /// Returns the record that the name leads to.
     pub fn denoted(&self, name: &Name) -> Option<Denoted> {
         self.names.get(name).copied()
     }
 
-    /// Whether a write to `org` may be recorded: its guards hold, and no name that its facts claim is claimed by
-    /// another record.
-    pub fn admits<'a>(&self, org: Id, guards: &[Guard], facts: impl IntoIterator<Item = &'a Fact>) -> bool {
-        let holds = |guard: &Guard| match guard {
-            Guard::Vacant(key) => {
+    /// Returns whether a write to `org` may be recorded. Its preconditions must hold, and no other record may
+    /// claim a name that its facts claim.
+    pub fn admits<'a>(
+        &self,
+        org: Id,
+        preconditions: &[Precondition],
+        facts: impl IntoIterator<Item = &'a Fact>,
+    ) -> bool {
+        let holds = |precondition: &Precondition| match precondition {
+            Precondition::Vacant(key) => {
                 self.denoted(&Name::new(org, key.clone())).is_none_or(|denoted| denoted.alias)
             }
-            Guard::Denotes(key, id) => {
+            Precondition::Denotes(key, id) => {
                 self.denoted(&Name::new(org, key.clone())).is_some_and(|denoted| denoted.id == *id)
             }
-            Guard::Revision(kind, id, revision) => self.revisions.get(&(org, *kind, *id)) == Some(revision),
+            Precondition::Revision(kind, id, revision) => {
+                self.revisions.get(&(org, *kind, *id)) == Some(revision)
+            }
         };
-        guards.iter().all(holds) && self.claims_are_free(org, facts)
+        preconditions.iter().all(holds) && self.claims_are_free(org, facts)
     }
 
     fn claims_are_free<'a>(&self, org: Id, facts: impl IntoIterator<Item = &'a Fact>) -> bool {
@@ -113,7 +126,7 @@ impl Directory {
         true
     }
 
-    /// Takes in a fact that was given this ledger index.
+    /// Applies a fact that was recorded at this ledger index.
     pub fn apply(&mut self, org: Id, fact: &Fact, index: u64) {
         if let Some((kind, id)) = fact.subject() {
             self.revisions.insert((org, kind, id), index);
@@ -137,17 +150,17 @@ impl Directory {
     }
 }
 
-/// What a series of facts leaves of the names they are about: several effects on one name come to one row.
+/// The combined effects of several facts on names. Several effects on one name result in one row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameChanges {
     put: BTreeMap<Name, Denoted>,
     released: BTreeSet<RecordRef>,
-    /// What was put and released again: whatever it led to before, it leads nowhere.
+    /// Names that were claimed and then released. They lead nowhere, whatever they led to before.
     gone: BTreeSet<Name>,
 }
 
 impl NameChanges {
-    /// Takes in the next effect, of a fact of `org`.
+    /// Applies the next effect of a fact of `org`.
     pub fn apply(&mut self, org: Id, effect: NameEffect) {
         match effect {
             NameEffect::Claim(key, id) => self.lead(Name::new(org, key), Denoted { id, alias: false }),
@@ -167,18 +180,19 @@ impl NameChanges {
         self.put.insert(name, to);
     }
 
-    /// The names that lead nowhere any more, whatever they led to, besides those that [`released`](Self::released)
-    /// records had before.
+    /// Returns the names that no longer lead anywhere. Names that [`released`](Self::released) records had
+    /// before are not included.
     pub fn gone(&self) -> impl Iterator<Item = &Name> {
         self.gone.iter()
     }
 
-    /// The names that lead elsewhere than before, whatever they led to.
+    /// Returns the names that lead to another record than before.
     pub fn put(&self) -> impl Iterator<Item = (&Name, Denoted)> {
         self.put.iter().map(|(name, denoted)| (name, *denoted))
     }
 
-    /// The records that gave up every name they had before; those of [`put`](Self::put) were claimed later.
+    /// Returns the records that released all names they had before. Names in [`put`](Self::put) were claimed
+    /// later.
     pub fn released(&self) -> impl Iterator<Item = RecordRef> {
         self.released.iter().copied()
     }
@@ -214,12 +228,12 @@ mod tests {
         Fact::EnvironmentArchived { record: environment(n, name) }
     }
 
-    fn after(facts: &[Fact]) -> Directory {
-        let mut directory = Directory::default();
+    fn after(facts: &[Fact]) -> NameIndex {
+        let mut name_index = NameIndex::default();
         for (index, fact) in (0..).zip(facts) {
-            directory.apply(id(1), fact, index);
+            name_index.apply(id(1), fact, index);
         }
-        directory
+        name_index
     }
 
     #[test]
