@@ -1,6 +1,7 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod answers;
+mod call;
 mod context;
 pub(crate) mod names;
 mod readiness;
@@ -41,6 +42,7 @@ use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
 use readiness::Readiness;
 
+pub use call::Call;
 use context::AnswerMemory;
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict};
@@ -62,27 +64,17 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
         body: O::Body,
     ) -> impl Future<Output = Result<O::Output>> + Send;
 
-    /// Runs an operation as [`Self::run`] does, and makes its answer; what takes long, in `compute`. `request` is the request's
-    /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
-    /// [`Evidence`] caches answers that rest on the ledger alone
-    /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of, and is authorized again where its answer is begun more than 10 ms after it came here. In a
-    /// Tokio runtime that takes its timer (`enable_time`), and what one request waits for may be a task of another's runtime, which
-    /// has to be driven. A decorator of `run` alone sees every operation, for this one runs it.
-    fn answer<O: Operation>(
+    /// Runs the operation of a call, and builds its response in `compute`. `request` is the path and query of the
+    /// request. Calls with equal requests must ask the operation for the same, because [`Evidence`] caches responses
+    /// that depend on the ledger alone ([`Operation::CACHED`]). Transports call this method only, so a decorator of
+    /// requests implements it; [`Self::run`] serves the host's own code.
+    fn answer(
         &self,
         access: &Access,
-        operation: O,
-        body: O::Body,
+        call: Call,
         request: &str,
         compute: &Compute,
-    ) -> impl Future<Output = Result<Answer>> + Send {
-        let _ = request;
-        async move {
-            let output = self.run(access, operation, body).await?;
-            answer_of::<O>(output, compute).await
-        }
-    }
+    ) -> impl Future<Output = Result<Answer>> + Send;
 
     /// Which sentences tell of what is missing.
     fn wording(&self) -> Wording;
@@ -534,7 +526,37 @@ impl EvidenceService for Evidence {
         Ok(output)
     }
 
-    async fn answer<O: Operation>(
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        call.answer(self, access, request, compute).await
+    }
+
+    fn wording(&self) -> Wording {
+        self.parts.settings.wording
+    }
+
+    fn limits(&self) -> Limits {
+        self.parts.settings.limits
+    }
+
+    fn compute(&self) -> Compute {
+        self.parts.compute.clone()
+    }
+
+    fn admission(&self) -> Admission {
+        self.parts.admission.clone()
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.parts.readiness.check(&self.parts).await.map(drop)
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        self.parts.readiness.check(&self.parts).await.unwrap_or_default()
+    }
+}
+
+impl Evidence {
+    async fn answer_typed<O: Operation>(
         &self,
         access: &Access,
         operation: O,
@@ -586,29 +608,5 @@ impl EvidenceService for Evidence {
             (Ok((answer, memory)), None) => Ok(answer.holding(memory)),
             (Err(error), None) => Err(error),
         }
-    }
-
-    fn wording(&self) -> Wording {
-        self.parts.settings.wording
-    }
-
-    fn limits(&self) -> Limits {
-        self.parts.settings.limits
-    }
-
-    fn compute(&self) -> Compute {
-        self.parts.compute.clone()
-    }
-
-    fn admission(&self) -> Admission {
-        self.parts.admission.clone()
-    }
-
-    async fn ready(&self) -> Result<()> {
-        self.parts.readiness.check(&self.parts).await.map(drop)
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        self.parts.readiness.check(&self.parts).await.unwrap_or_default()
     }
 }

@@ -48,7 +48,7 @@ use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
 use crate::parameters::{IGNORED, Parameters};
-use crate::route::{Call, Found, Routes};
+use crate::route::{Found, Received, Routes, RunToEnd};
 use crate::unread::UnreadBody;
 
 pub use crate::auth::Authenticator;
@@ -88,7 +88,7 @@ pub struct EvidenceApi<S> {
 struct Inner<S> {
     service: S,
     authenticator: Option<Arc<dyn Authenticator>>,
-    routes: Arc<Routes<S>>,
+    routes: Arc<Routes>,
     description: Arc<ApiDescription>,
     base_path: BasePath,
     /// The writes whose clients have disconnected.
@@ -215,7 +215,7 @@ impl<S: EvidenceService> Inner<S> {
         &self,
         head: &Parts,
         path: &str,
-        found: Found<'_, S>,
+        found: Found<'_>,
         body: IncomingBody,
     ) -> Result<Response<ReplyBody>, ErrorResponse> {
         let caller = match found.endpoint.scope {
@@ -228,13 +228,24 @@ impl<S: EvidenceService> Inner<S> {
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
         let budget = self.service.admission().on_behalf_of(access.on_behalf_of());
-        let orphaned = self.orphaned.clone();
-        let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let compute = self.service.compute().on_behalf_of(access.on_behalf_of());
         #[cfg(feature = "rocket")]
         let space = budget.temporary_space().clone();
-        let call =
-            Call { service: self.service.clone(), access, parameters, request, body, budget, orphaned };
-        let response = reply::response((found.endpoint.answer)(call).await?);
+        let limits = self.service.limits();
+        let received = Received { parameters, body, limits, compute: compute.clone(), budget };
+        let (call, memory) = (found.endpoint.read)(received).await?;
+        let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let service = self.service.clone();
+        let work = async move {
+            // Held until the end, even if the client of a write disconnects.
+            let _memory = memory;
+            service.answer(&access, call, &request, &compute).await
+        };
+        let answer = match found.endpoint.is_write {
+            true => RunToEnd::new(work, self.orphaned.clone()).await,
+            false => work.await,
+        };
+        let response = reply::response(answer?);
         #[cfg(feature = "rocket")]
         let response = rocket::gathered_in(space, response);
         Ok(response)

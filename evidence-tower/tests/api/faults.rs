@@ -15,9 +15,10 @@ use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
+use evidence_core::operation::Answer;
 use evidence_core::store::StoreResult;
 use evidence_core::{
-    Error, Evidence, EvidenceService, Limits, Operation, Result, Settings, StoreError, Wording,
+    Error, Evidence, EvidenceService, Limits, Operation, Result, Settings, StoreError, Wording, service,
 };
 use evidence_tower::EvidenceApi;
 use futures_util::FutureExt;
@@ -74,6 +75,10 @@ impl EvidenceService for Faulty {
     }
 
     async fn run<O: Operation>(&self, _: &Access, _: O, _: O::Body) -> Result<O::Output> {
+        self.fault.happen()
+    }
+
+    async fn answer(&self, _: &Access, _: service::Call, _: &str, _: &Compute) -> Result<Answer> {
         self.fault.happen()
     }
 
@@ -357,11 +362,21 @@ impl EvidenceService for Slow {
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
+        self.evidence.run(access, operation, body).await
+    }
+
+    async fn answer(
+        &self,
+        access: &Access,
+        call: service::Call,
+        request: &str,
+        compute: &Compute,
+    ) -> Result<Answer> {
         self.begun.notify_one();
         self.go.notified().await;
-        let output = self.evidence.run(access, operation, body).await;
+        let answer = self.evidence.answer(access, call, request, compute).await;
         self.done.notify_one();
-        output
+        answer
     }
 
     fn wording(&self) -> Wording {

@@ -9,7 +9,8 @@ use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::{BlockingPool, Compute};
 use evidence_core::environments::replay;
-use evidence_core::operation::Operation;
+use evidence_core::operation::{Answer, Operation};
+use evidence_core::service::Call;
 use evidence_core::store::LedgerStore;
 use evidence_core::{Evidence, EvidenceService, Limits, Result, Settings, Store, Wording};
 use serde_json::json;
@@ -221,6 +222,10 @@ impl EvidenceService for Forgetful {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         self.anew().run(access, operation, body).await
+    }
+
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        self.anew().answer(access, call, request, compute).await
     }
 
     fn wording(&self) -> Wording {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::Compute;
+use evidence_core::operation::Answer;
+use evidence_core::service::Call;
 use evidence_core::{EvidenceService, Limits, Operation, Result, Wording};
 
 /// A service that counts its calls.
@@ -66,6 +68,13 @@ impl<S: EvidenceService> EvidenceService for Metered<S> {
         let begun = Instant::now();
         let outcome = self.service.run(access, operation, body).await;
         self.count(O::NAME, outcome.is_err(), begun.elapsed());
+        outcome
+    }
+
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        let (operation, begun) = (call.operation(), Instant::now());
+        let outcome = self.service.answer(access, call, request, compute).await;
+        self.count(operation, outcome.is_err(), begun.elapsed());
         outcome
     }
 
