@@ -43,6 +43,7 @@ pub mod directory;
 pub mod error;
 pub mod fact;
 pub mod index;
+pub mod limiter;
 pub mod limits;
 pub mod page;
 
@@ -56,9 +57,7 @@ pub mod budget;
 pub mod operation;
 pub mod queue;
 pub mod service;
-pub mod shares;
-pub mod spool;
-mod turns;
+pub mod spill_buffer;
 
 pub mod actions;
 pub mod allowlists;

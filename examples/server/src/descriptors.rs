@@ -1,7 +1,7 @@
 //! File descriptors: the process takes as many as the system grants it, and neither connections nor temporary files of request
 //! bodies take those that the rest of the program needs.
 
-use evidence_core::spool;
+use evidence_core::spill_buffer;
 
 /// The most descriptors that are kept for the database and attachments.
 const RESERVE: u64 = 256;
@@ -14,7 +14,7 @@ const MIN_FILES: u64 = 64;
 pub(crate) fn raise_and_divide_file_limit(max_connections: usize) -> usize {
     let Some(granted) = granted() else { return max_connections };
     let (most, files) = divide(granted);
-    spool::limit_files(files);
+    spill_buffer::limit_files(files);
     if most < max_connections {
         tracing::warn!(
             max_connections,
