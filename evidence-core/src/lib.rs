@@ -47,6 +47,7 @@ pub mod compute;
 pub mod error;
 pub mod fact;
 pub mod index;
+pub mod limiter;
 pub mod limits;
 pub mod name_index;
 pub mod page;
@@ -61,9 +62,7 @@ pub mod budget;
 pub mod operation;
 pub mod queue;
 pub mod service;
-pub mod shares;
-pub mod spool;
-mod turns;
+pub mod spill_buffer;
 
 pub mod actions;
 pub mod allowlists;

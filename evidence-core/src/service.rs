@@ -26,6 +26,7 @@ use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
+use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::limits::Limits;
 use crate::name::OrgName;
 use crate::operation::{Answer, Method, Operation, Reply};
@@ -36,7 +37,6 @@ use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
-use crate::turns::Turns;
 
 use answers::{AnswerCache, Lookup};
 use names::{NameCache, empty_name_cache};
@@ -228,21 +228,21 @@ struct Parts {
     types: CompiledTypes,
     trails: TrailCache,
     answers: AnswerCache,
-    changing: Changing,
+    record_locks: RecordLocks,
     readiness: Readiness,
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
 const AUTHORIZED_FOR: Duration = Duration::from_millis(10);
 
-/// Records that are changed by one request at a time.
-type Changing = Turns<(Id, Key)>;
+/// Has one permit per record, for the request that changes it.
+type RecordLocks = FairSemaphore<(Id, Key)>;
 
-/// How many requests may be at one record, those included that wait for their turn.
-const AT_RECORD: usize = 128;
+/// The number of requests that may wait to change one record.
+const MAX_WAITING_FOR_RECORD: usize = 127;
 
-fn changing() -> Changing {
-    Turns::new(1, AT_RECORD)
+fn record_locks() -> RecordLocks {
+    FairSemaphore::new(UNLIMITED, 1)
 }
 
 /// Who called lately.
@@ -380,7 +380,7 @@ impl Evidence {
                 types: no_types(),
                 trails: no_trails(),
                 answers,
-                changing: changing(),
+                record_locks: record_locks(),
                 readiness: Readiness::default(),
             }),
         }
@@ -430,7 +430,7 @@ impl Evidence {
             types: no_types(),
             trails: no_trails(),
             answers: AnswerCache::new(settings),
-            changing: changing(),
+            record_locks: record_locks(),
             readiness: Readiness::default(),
         };
         change(&mut parts);

@@ -16,12 +16,12 @@ const LAYERS: [&str; 7] = [
     "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/sarif.rs attestations/sbom.rs attestations/snyk.rs \
      attestations/sonar.rs environments/observed.rs pdf/ rules/ snapshots/bound.rs snapshots/expression.rs snapshots/key.rs",
     // Facts and errors
-    "compute.rs compute/ name_index.rs error.rs fact.rs index.rs page.rs",
+    "compute.rs compute/ name_index.rs error.rs fact.rs index.rs limiter.rs page.rs",
     // What stores and senders promise
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service
     "attestation_types/compiled.rs admission.rs auth/access.rs budget.rs coalesced.rs environments/remembered.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
-     service.rs service/ shares.rs spool.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/contents.rs turns.rs",
+     service.rs service/ spill_buffer.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/contents.rs",
     // Operations and their answers
     "*/operations.rs */view.rs actions/targets.rs allowlists/ended.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \
      notifications/planning.rs notifications/replay.rs notifications/watched.rs artifacts/search.rs artifacts/shown.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \

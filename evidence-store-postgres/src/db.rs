@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
+use evidence_core::limiter::{FairSemaphore, Tenant, UNLIMITED};
 use evidence_core::queue::{Bounds, Queue, Refused, Reply};
-use evidence_core::shares::Shares;
 use evidence_core::store::{ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
@@ -18,6 +18,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
@@ -60,7 +61,7 @@ pub struct Options {
     /// abandoned queries another. Default: 8.
     pub connections: u32,
     /// The time that a query waits for a free connection before it fails as unavailable. A long query first
-    /// waits up to the same time for its organization's share, so at most twice this time in total. Default:
+    /// waits up to the same time for its organization's limit, so at most twice this time in total. Default:
     /// 5 seconds.
     pub acquire_timeout: Duration,
     /// The time that a write, or a query by name, waits in the queue before it fails as unavailable. A job
@@ -154,8 +155,8 @@ impl Postgres {
             return Err(ConnectError::Unlogged(schema.table(&table)));
         }
         let session = PreparedConnection::of(connection, &address).await.map_err(ConnectError::connecting)?;
-        let shares = Arc::new(Shares::new(connections.max_connections()));
-        let reader = Reader { connections, shares, schema, migrations };
+        let long_queries = FairSemaphore::for_long_queries(connections.max_connections());
+        let reader = Reader { connections, long_queries, schema, migrations };
         // A started write takes one statement, and perhaps another that looks up its outcome.
         let grace = Some(address.client_timeout() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
@@ -175,8 +176,8 @@ impl Postgres {
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
     pub(crate) connections: Connections,
-    /// The shares of long queries on these connections.
-    shares: Arc<Shares>,
+    /// Limits long queries on these connections.
+    long_queries: FairSemaphore<Tenant>,
     pub(crate) schema: Schema,
     pub(crate) migrations: &'static [Migration],
 }
@@ -190,14 +191,15 @@ impl Reader {
         crate::plans::note(&self.schema, &sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
         let arguments = arguments(&values)?;
-        let share = if cost == Cost::Short {
+        let long_permit = if cost == Cost::Short {
             None
         } else {
-            let share = self.shares.take(org, self.connections.acquire_timeout()).await;
-            Some(Arc::new(share.ok_or(sqlx::Error::PoolTimedOut)?))
+            let deadline = Instant::now() + self.connections.acquire_timeout();
+            let permit = self.long_queries.acquire(org, UNLIMITED, deadline).await;
+            Some(Arc::new(permit.map_err(|_| sqlx::Error::PoolTimedOut)?))
         };
-        match self.connections.rows(sql.clone(), arguments.clone(), share.clone()).await {
-            Err(error) if is_cut(&error) => self.connections.rows_anew(sql, arguments, share).await,
+        match self.connections.rows(sql.clone(), arguments.clone(), long_permit.clone()).await {
+            Err(error) if is_cut(&error) => self.connections.rows_anew(sql, arguments, long_permit).await,
             outcome => outcome,
         }
     }

@@ -48,7 +48,7 @@ const STATEMENTS: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The time that a query waits for a free connection before it fails as unavailable. A long query first
-    /// waits up to the same time for its organization's share, so at most twice this time in total. Default:
+    /// waits up to the same time for its organization's limit, so at most twice this time in total. Default:
     /// 5 seconds.
     pub acquire_timeout: Duration,
     /// The time that a write waits in the queue before it fails as unavailable. A write that failed this way

@@ -5,7 +5,7 @@ use evidence_core::admission::RequestBudget;
 use evidence_core::budget::Reservation;
 use evidence_core::compute::Refused;
 use evidence_core::operation::{BodyKind, Raw, RawBody};
-use evidence_core::spool::{IN_MEMORY, SpillBuffer};
+use evidence_core::spill_buffer::{IN_MEMORY, SpillBuffer};
 use evidence_core::{Error, Limits, Result, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -99,7 +99,7 @@ impl Incoming {
         } else if self.encoded {
             Err(Error::UnsupportedMediaType)
         } else if self.declared_length > IN_MEMORY as u64 {
-            budget.temporary_space().reserve(self.declared_length).map_err(not_spooled)
+            budget.temporary_space().reserve(self.declared_length).map_err(spill_error)
         } else {
             Ok(())
         }
@@ -147,7 +147,7 @@ impl Gathering {
 
     /// Appends the next piece.
     pub(crate) async fn push(&mut self, piece: &[u8]) -> Result<()> {
-        self.0.push(piece).await.map_err(not_spooled)
+        self.0.push(piece).await.map_err(spill_error)
     }
 
     /// Loads the complete text into memory, as soon as memory is available.
@@ -156,10 +156,10 @@ impl Gathering {
             return Ok(short);
         }
         let size = self.size();
-        let mut content = self.0.finish().await.map_err(not_spooled)?;
+        let mut content = self.0.finish().await.map_err(spill_error)?;
         let memory = budget.memory_for(size).await?;
         let mut whole = BytesMut::with_capacity(usize::try_from(size).unwrap_or_default());
-        while let Some(piece) = content.next().await.map_err(not_spooled)? {
+        while let Some(piece) = content.next().await.map_err(spill_error)? {
             whole.extend_from_slice(&piece);
         }
         Ok((whole.freeze(), Some(memory)))
@@ -182,10 +182,10 @@ async fn gathered(
     text.load(budget).await
 }
 
-/// Returns the error for a body that cannot be stored temporarily: the tenant's temporary space is used up,
-/// or the disk for temporary files is full or unavailable.
+/// Returns the error for a body that cannot be buffered: the tenant's temporary space is used up, or the disk for
+/// temporary files is full or not writable.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(crate) fn not_spooled(source: std::io::Error) -> Error {
+pub(crate) fn spill_error(source: std::io::Error) -> Error {
     if source.kind() == std::io::ErrorKind::QuotaExceeded {
         return Refused::Disk.into();
     }

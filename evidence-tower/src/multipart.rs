@@ -12,7 +12,7 @@ use evidence_core::admission::RequestBudget;
 use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
-use evidence_core::spool::{Spool, Spooled};
+use evidence_core::spill_buffer::{HashedContent, HashingBuffer};
 use evidence_core::{Error, Limits, Result};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
@@ -21,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{BODY, Gathering, Loaded, broken_off, not_spooled};
+use crate::body::{BODY, Gathering, Loaded, broken_off, spill_error};
 
 /// The maximum number of bytes in boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;
@@ -210,15 +210,15 @@ impl Part<'_> {
     }
 
     /// Reads the content of a file.
-    async fn spool(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Spooled> {
-        let mut spool = Spool::new(budget.temporary_space().clone());
+    async fn file(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<HashedContent> {
+        let mut buffer = HashingBuffer::new(budget.temporary_space().clone());
         while let Some(chunk) = self.chunk().await? {
-            if spool.size() + chunk.len() as u64 > limit {
+            if buffer.size() + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { limit, file: true, part });
             }
-            spool.push(&chunk).await.map_err(not_spooled)?;
+            buffer.push(&chunk).await.map_err(spill_error)?;
         }
-        spool.finish().await.map_err(not_spooled)
+        buffer.finish().await.map_err(spill_error)
     }
 
     async fn skip(mut self) -> Result<()> {
@@ -283,7 +283,7 @@ impl Form<'_> {
         let sent_name = part.field.file_name().map(str::to_owned);
         let is_text = self.parts.many && number.is_none() && sent_name.is_none();
         let media_type = part.media_type();
-        let file = part.spool(self.limits.file, self.parts.file, self.budget).await?;
+        let file = part.file(self.limits.file, self.parts.file, self.budget).await?;
         // A browser sends a file input without a selected file as a file without name and content.
         let unchosen = sent_name.as_deref() == Some("");
         if file.size == 0 && (is_text || unchosen) {
@@ -317,8 +317,8 @@ fn file_name(sent: &str, part: &str) -> Result<String> {
     })
 }
 
-fn upload(file: Spooled, file_name: String, media_type: Option<String>) -> Result<Upload> {
-    let Spooled { size, sha256, content } = file;
+fn upload(file: HashedContent, file_name: String, media_type: Option<String>) -> Result<Upload> {
+    let HashedContent { size, sha256, content } = file;
     let sha256 = Fingerprint::try_from(sha256)
         .map_err(|source| Error::Internal { what: "a digest has the wrong form", source: source.into() })?;
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());

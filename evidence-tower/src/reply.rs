@@ -66,17 +66,20 @@ impl ReplyBody {
         self.size_hint().exact()
     }
 
-    /// Returns the body after gathering it in this space, for hosts that cannot abort a response.
+    /// Buffers the whole body in this space, for hosts that cannot break off a response.
     #[cfg(feature = "rocket")]
-    pub(crate) async fn spooled(mut self, space: evidence_core::spool::TemporarySpace) -> io::Result<Self> {
-        let mut spool = evidence_core::spool::Spool::new(space);
+    pub(crate) async fn buffered(
+        mut self,
+        space: evidence_core::spill_buffer::TemporarySpace,
+    ) -> io::Result<Self> {
+        let mut buffer = evidence_core::spill_buffer::SpillBuffer::new(space);
         while let Some(frame) = self.frame().await {
             if let Ok(piece) = frame?.into_data() {
-                spool.push(&piece).await?;
+                buffer.push(&piece).await?;
             }
         }
-        let spooled = spool.finish().await?;
-        Ok(Self::stream(spooled.content, Some(spooled.size)))
+        let size = buffer.size();
+        Ok(Self::stream(buffer.finish().await?, Some(size)))
     }
 }
 

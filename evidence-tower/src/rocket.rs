@@ -42,7 +42,7 @@ use ::rocket::http::{Method, Status};
 use ::rocket::route::{Handler, Outcome};
 use ::rocket::{Catcher, Data, Request, Response, Route};
 use bytes::Bytes;
-use evidence_core::spool::TemporarySpace;
+use evidence_core::spill_buffer::TemporarySpace;
 use evidence_core::{Error, EvidenceService, Wording};
 use futures_util::future::{self, Either};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -208,13 +208,13 @@ async fn complete(answer: HttpResponse) -> Response<'static> {
     let (mut head, body) = answer.into_parts();
     // Only responses of operations have unknown lengths, and these have their caller's space.
     let space = head.extensions.remove::<TemporarySpace>().unwrap_or_default();
-    match body.spooled(space).await {
+    match body.buffered(space).await {
         Ok(body) => {
             head.headers.extend(body.length().map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
             response(HttpResponse::from_parts(head, body))
         }
         Err(full) if full.kind() == ErrorKind::QuotaExceeded => {
-            response(refusal(body::not_spooled(full).into()))
+            response(refusal(body::spill_error(full).into()))
         }
         Err(_) => response(refusal(ErrorResponse::BrokeOff)),
     }

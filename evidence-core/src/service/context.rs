@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::names::{CacheUpdate, CacheUse, NameCache};
-use super::{Parts, Settings};
+use super::{MAX_WAITING_FOR_RECORD, Parts, Settings};
 use crate::admission::RequestBudget;
 use crate::attestation_types::compiled::CompiledTypes;
 use crate::auth::access::{Access, OrgAccess, Principal};
@@ -28,7 +28,7 @@ use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
-use crate::spool::TemporarySpace;
+use crate::spill_buffer::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::store::error::{StoreError, is_future};
@@ -296,15 +296,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same for a change of the record of this name: after all other requests of this server that change it, of which
-    /// each would decide again for each of the others.
+    /// Does the same for a change of the record of this name, after all earlier requests of this server that change it.
+    /// Otherwise each of them would conflict with each of the others, and retry.
     pub(crate) async fn retry_in_turn<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
         let (at, deadline) = ((self.org()?, record), Instant::now() + RETRYING);
-        let turn = self.parts.changing.take(at, deadline).await;
-        let _turn = turn.ok_or(Error::Store(StoreError::Conflict))?;
+        let lock = self.parts.record_locks.acquire(at, MAX_WAITING_FOR_RECORD, deadline).await;
+        let _lock = lock.map_err(|_| Error::Store(StoreError::Conflict))?;
         self.retry_until(deadline, attempt).await
     }
 

@@ -1,7 +1,7 @@
 //! File descriptors. The process uses as many as the system permits. Connections and temporary files of
 //! request bodies leave enough for the rest of the program.
 
-use evidence_core::spool;
+use evidence_core::spill_buffer;
 
 /// The maximum number of descriptors reserved for the database and attachments.
 const RESERVE: u64 = 256;
@@ -15,7 +15,7 @@ const MIN_FILES: u64 = 64;
 pub(crate) fn raise_and_divide_file_limit(max_connections: usize) -> usize {
     let Some(granted) = granted() else { return max_connections };
     let (most, files) = divide(granted);
-    spool::limit_files(files);
+    spill_buffer::limit_files(files);
     if most < max_connections {
         tracing::warn!(
             max_connections,

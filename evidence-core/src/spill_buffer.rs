@@ -1,7 +1,8 @@
-//! Content that is being received: held in memory while it is short, and in an unnamed temporary file from then on, so that many
-//! large files at once cost disk rather than memory ([`SpillBuffer`]); hashed as it comes, where its digest is wanted before it
-//! is kept ([`Spool`]). Memory and files count against budgets that tenants share ([`TemporarySpace`]). How many such files are
-//! open at a time is the host's to say ([`limit_files`]): each takes a descriptor.
+//! Buffers an upload. Small uploads stay in memory; larger ones spill to an unnamed temporary file ([`SpillBuffer`]).
+//! [`HashingBuffer`] also computes the digest of the content.
+//!
+//! Memory and files count against budgets that tenants share ([`TemporarySpace`]). Each file takes a descriptor of the process,
+//! so the host limits their number ([`limit_files`]).
 
 use std::io::{self, SeekFrom};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,33 +18,35 @@ use crate::budget::{FairBudget, Reservation, Tenant};
 use crate::digest;
 use crate::lock::locked;
 
-/// Content up to this size stays in memory, if its tenant's share of the memory has room.
+/// Content up to this size stays in memory if its tenant's share of the memory has room.
 pub const IN_MEMORY: usize = 64 << 10;
-/// Content stays in memory while the tenant uses at most this part of its share. The rest is for whole bodies that are loaded:
-/// otherwise requests that have short files in memory would wait for each other.
+/// Content stays in memory while the tenant uses at most a quarter of its share. The rest is for bodies that are loaded as a
+/// whole. Otherwise requests with short files in memory would wait for each other.
 const MEMORY_PART: u64 = 4;
-/// How much of a temporary file is written or read at once.
+/// The bytes of a temporary file that are written or read at once.
 const PIECE: usize = 64 << 10;
-/// How much temporary space is reserved at once.
+/// The bytes of temporary space that are reserved at once.
 const RESERVED_AT_ONCE: u64 = 1 << 20;
 
-/// How many temporary files this process may have open, shared by its tenants: descriptors are the process's.
+/// The budget of open temporary files. It is static because the process has one limit of descriptors.
 static FILES: OnceLock<Arc<FairBudget>> = OnceLock::new();
 
-/// Lets this process have at most so many temporary files open at a time, which have no limit otherwise. A tenant may have half
-/// of what the others leave. What needs one more is refused at once. Call it once, before any file is open: later it has no
-/// effect.
-pub fn limit_files(most: usize) {
-    FILES.get_or_init(|| FairBudget::new(most as u64));
+/// Limits the number of open temporary files in this process. A tenant may have half of what the others leave. A request that
+/// needs one more is refused at once.
+///
+/// Call it once, before any file is open; later calls have no effect. Without a call there is no limit.
+pub fn limit_files(max: usize) {
+    FILES.get_or_init(|| FairBudget::new(max as u64));
 }
 
 fn files() -> Arc<FairBudget> {
     Arc::clone(FILES.get_or_init(|| FairBudget::new(u64::MAX)))
 }
 
-/// The temporary space of a request: what its files take counts against the tenant's share of a budget until the last of them
-/// is gone, and what it holds in memory against the share of another. Without budgets, which is the default, the disk is the
-/// limit.
+/// The temporary space of a request.
+///
+/// The files of the request count against the tenant's share of a disk budget until the last of them is deleted. Short content
+/// counts against the tenant's share of a memory budget. The default has no budgets.
 #[derive(Debug, Clone, Default)]
 pub struct TemporarySpace(Option<Arc<Space>>);
 
@@ -57,22 +60,22 @@ struct Space {
 
 #[derive(Debug, Default)]
 struct SpaceUse {
-    /// None before something was reserved.
+    /// `None` before the first reservation.
     reserved: Option<Reservation>,
-    /// How much of it no file takes yet.
+    /// The reserved bytes that no file uses yet.
     unused: u64,
 }
 
 impl TemporarySpace {
-    /// Temporary space within this budget, on behalf of this tenant, and short content within this budget for memory.
+    /// Creates the temporary space of a request, with a budget for files and one for short content in memory.
     pub fn new(budget: Arc<FairBudget>, memory: Arc<FairBudget>, tenant: Tenant) -> Self {
         Self(Some(Arc::new(Space { budget, memory, tenant, used: Mutex::default() })))
     }
 
-    /// Reserves space for so many bytes before they come.
+    /// Reserves space for this many bytes before they are received.
     ///
     /// # Errors
-    /// [`io::ErrorKind::QuotaExceeded`] where the tenant's share has less.
+    /// [`io::ErrorKind::QuotaExceeded`] if the tenant's share has no room.
     pub fn reserve(&self, bytes: u64) -> io::Result<()> {
         let Some(space) = &self.0 else { return Ok(()) };
         let mut used = locked(&space.used);
@@ -107,18 +110,18 @@ impl TemporarySpace {
     }
 }
 
-/// Content that is being received.
+/// Buffers content in memory while it is short, and in an unnamed temporary file from then on.
 pub struct SpillBuffer {
     size: u64,
     memory: BytesMut,
-    /// The reservation of what is in memory; none without a budget.
+    /// The reservation of `memory`; `None` without a budget.
     reserved: Option<Reservation>,
     file: Option<Temporary>,
     files: Arc<FairBudget>,
     space: TemporarySpace,
 }
 
-/// A temporary file, its place among those that may be open, and its space.
+/// A temporary file, its reservation in the budget of open files, and its space.
 type Temporary = (File, Reservation, TemporarySpace);
 
 impl std::fmt::Debug for SpillBuffer {
@@ -128,20 +131,20 @@ impl std::fmt::Debug for SpillBuffer {
 }
 
 impl SpillBuffer {
-    /// No content yet. It takes this space.
+    /// Creates an empty buffer that uses this space.
     pub fn new(space: TemporarySpace) -> Self {
         Self { size: 0, memory: BytesMut::new(), reserved: None, file: None, files: files(), space }
     }
 
-    /// The bytes received so far.
+    /// Returns the number of bytes received so far.
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Takes the next piece.
+    /// Appends the next piece.
     ///
     /// # Errors
-    /// When the temporary file cannot be made or written: [`io::ErrorKind::QuotaExceeded`] when too many are open, or the
+    /// If the temporary file cannot be created or written. [`io::ErrorKind::QuotaExceeded`] if too many files are open, or the
     /// tenant's temporary space is used up.
     pub async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.size += piece.len() as u64;
@@ -154,17 +157,17 @@ impl SpillBuffer {
         file.0.write_all(piece).await
     }
 
-    /// Reserves so many more bytes of memory, if the part of the tenant's share that is for this has room.
+    /// Reserves this many more bytes of memory. Returns whether there was room.
     fn reserve(&mut self, bytes: usize) -> bool {
         let Some(space) = &self.space.0 else { return true };
         if self.reserved.is_none() {
-            // Of nothing, for what grows never exceeds the share.
+            // A reservation that grows never exceeds the share. An initial one could.
             self.reserved = space.memory.try_reserve(space.tenant, 0);
         }
         self.reserved.as_mut().is_some_and(|reserved| reserved.grow_within(bytes as u64, MEMORY_PART))
     }
 
-    /// The temporary file, with everything in it that was in memory.
+    /// Returns the temporary file, after moving the content of the memory to it.
     async fn file(&mut self) -> io::Result<&mut Temporary> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -179,16 +182,16 @@ impl SpillBuffer {
         Ok(self.file.insert(file))
     }
 
-    /// Takes the content out where it is in memory, with the reservation of that memory.
+    /// Takes the content and its reservation, if the content is in memory.
     pub fn take_memory(&mut self) -> Option<(Bytes, Option<Reservation>)> {
         let memory = self.file.is_none().then(|| std::mem::take(&mut self.memory))?;
         Some((memory.freeze(), self.reserved.take()))
     }
 
-    /// The whole content, wherever it is.
+    /// Returns the content.
     ///
     /// # Errors
-    /// When the temporary file cannot be written or read.
+    /// If the temporary file cannot be written or read.
     pub async fn finish(mut self) -> io::Result<Box<dyn Chunks>> {
         if let Some((memory, reserved)) = self.take_memory() {
             return Ok(Box::new(InMemory { content: Whole::new(memory), _reserved: reserved }));
@@ -200,47 +203,47 @@ impl SpillBuffer {
     }
 }
 
-/// Content that is being received and hashed.
-pub struct Spool {
+/// Buffers content like a [`SpillBuffer`], and hashes it.
+pub struct HashingBuffer {
     hasher: Sha256,
     buffer: SpillBuffer,
 }
 
-/// Content that was spooled.
-pub struct Spooled {
-    /// Its size in bytes.
+/// The content of a [`HashingBuffer`].
+pub struct HashedContent {
+    /// The size in bytes.
     pub size: u64,
-    /// Its SHA-256, in lower-case hex.
+    /// The SHA-256 digest, in lower-case hex.
     pub sha256: String,
-    /// Its content.
+    /// The content.
     pub content: Box<dyn Chunks>,
 }
 
-impl std::fmt::Debug for Spool {
+impl std::fmt::Debug for HashingBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Spool").field("size", &self.size()).finish_non_exhaustive()
+        f.debug_struct("HashingBuffer").field("size", &self.size()).finish_non_exhaustive()
     }
 }
 
-impl std::fmt::Debug for Spooled {
+impl std::fmt::Debug for HashedContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { size, sha256, .. } = self;
-        f.debug_struct("Spooled").field("size", size).field("sha256", sha256).finish_non_exhaustive()
+        f.debug_struct("HashedContent").field("size", size).field("sha256", sha256).finish_non_exhaustive()
     }
 }
 
-impl Spool {
-    /// No content yet. It takes this space.
+impl HashingBuffer {
+    /// Creates an empty buffer that uses this space.
     pub fn new(space: TemporarySpace) -> Self {
         Self { hasher: Sha256::default(), buffer: SpillBuffer::new(space) }
     }
 
-    /// The bytes received so far.
+    /// Returns the number of bytes received so far.
     pub const fn size(&self) -> u64 {
         self.buffer.size()
     }
 
-    /// Takes the next piece.
+    /// Appends the next piece.
     ///
     /// # Errors
     /// Those of [`SpillBuffer::push`].
@@ -249,18 +252,18 @@ impl Spool {
         self.buffer.push(piece).await
     }
 
-    /// The whole content.
+    /// Returns the content, its size and its digest.
     ///
     /// # Errors
-    /// When the temporary file cannot be written or read.
-    pub async fn finish(self) -> io::Result<Spooled> {
+    /// If the temporary file cannot be written or read.
+    pub async fn finish(self) -> io::Result<HashedContent> {
         let Self { hasher, buffer } = self;
         let size = buffer.size();
-        Ok(Spooled { size, sha256: digest::hex(&hasher.finalize()), content: buffer.finish().await? })
+        Ok(HashedContent { size, sha256: digest::hex(&hasher.finalize()), content: buffer.finish().await? })
     }
 }
 
-/// Short content, and the reservation of its memory.
+/// Short content and the reservation of its memory.
 struct InMemory {
     content: Whole,
     _reserved: Option<Reservation>,
@@ -297,19 +300,19 @@ impl Chunks for OnDisk {
 mod tests {
     use super::*;
 
-    async fn spooled(size: usize, piece: usize) -> (Spooled, Vec<u8>) {
+    async fn buffered(size: usize, piece: usize) -> (HashedContent, Vec<u8>) {
         let bytes: Vec<u8> = (0..=250).cycle().take(size).collect();
-        let mut spool = Spool::new(TemporarySpace::default());
+        let mut buffer = HashingBuffer::new(TemporarySpace::default());
         for piece in bytes.chunks(piece) {
-            spool.push(piece).await.unwrap();
+            buffer.push(piece).await.unwrap();
         }
-        (spool.finish().await.unwrap(), bytes)
+        (buffer.finish().await.unwrap(), bytes)
     }
 
     #[tokio::test]
-    async fn a_file_reads_back_as_it_came_on_both_sides_of_the_limit() {
+    async fn content_reads_back_as_it_was_pushed_on_both_sides_of_the_limit() {
         for (size, piece) in [(0, 1), (1, 1), (IN_MEMORY, 1000), (IN_MEMORY + 1, 1000), (1 << 20, 70_000)] {
-            let (mut file, bytes) = spooled(size, piece).await;
+            let (mut file, bytes) = buffered(size, piece).await;
             assert_eq!((file.size, file.sha256), (size as u64, digest::sha256_hex(&bytes)), "{size}");
             let mut read = Vec::new();
             while let Some(piece) = file.content.next().await.unwrap() {
@@ -322,20 +325,19 @@ mod tests {
 
     #[tokio::test]
     async fn one_file_too_many_is_refused_until_another_is_closed() {
-        // Of which a tenant has half.
+        // A tenant may have half of them.
         let files = FairBudget::new(4);
         let buffer =
             || SpillBuffer { files: Arc::clone(&files), ..SpillBuffer::new(TemporarySpace::default()) };
-        let spool = || Spool { buffer: buffer(), ..Spool::new(TemporarySpace::default()) };
         let long = async || {
-            let mut spool = spool();
-            spool.push(&[0; IN_MEMORY + 1]).await.map(|()| spool)
+            let mut buffer = buffer();
+            buffer.push(&[0; IN_MEMORY + 1]).await.map(|()| buffer)
         };
         let (first, second) = (long().await.unwrap(), long().await.unwrap().finish().await.unwrap());
         for _ in 0..3 {
             assert_eq!(long().await.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         }
-        let mut short = spool();
+        let mut short = buffer();
         short.push(&[0; IN_MEMORY]).await.unwrap();
         drop(second);
         long().await.unwrap().finish().await.unwrap();
@@ -344,29 +346,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn temporary_files_count_against_the_tenants_share_until_they_are_gone() {
+    async fn temporary_files_count_against_the_tenants_share_until_they_are_deleted() {
         const MIB: u64 = 1 << 20;
         let (budget, memory) = (FairBudget::new(8 * MIB), FairBudget::new(8 * MIB));
         let piece = vec![0; 1 << 20];
-        let spool = async |space: &TemporarySpace, pieces| {
-            let mut spool = Spool::new(space.clone());
+        let buffer = async |space: &TemporarySpace, pieces| {
+            let mut buffer = HashingBuffer::new(space.clone());
             for _ in 0..pieces {
-                spool.push(&piece).await?;
+                buffer.push(&piece).await?;
             }
-            spool.finish().await
+            buffer.finish().await
         };
-        // What stays in memory takes nothing of it.
+        // Short content uses no disk.
         let space = TemporarySpace::new(Arc::clone(&budget), Arc::clone(&memory), None);
-        let mut short = Spool::new(space.clone());
+        let mut short = HashingBuffer::new(space.clone());
         short.push(&[0; IN_MEMORY]).await.unwrap();
         assert_eq!(budget.used(), 0);
-        // Both files of a request share its space, of which some was reserved ahead.
+        // Both files of a request share its space. Some of it was reserved ahead.
         space.reserve(2 * MIB).unwrap();
         assert_eq!(budget.used(), 2 * MIB);
-        let (one, two) = (spool(&space, 2).await.unwrap(), spool(&space, 1).await.unwrap());
+        let (one, two) = (buffer(&space, 2).await.unwrap(), buffer(&space, 1).await.unwrap());
         assert_eq!(budget.used(), 3 * MIB);
         let other = TemporarySpace::new(Arc::clone(&budget), Arc::clone(&memory), None);
-        assert_eq!(spool(&other, 2).await.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+        assert_eq!(buffer(&other, 2).await.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         assert_eq!(other.reserve(2 * MIB).unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         drop(other);
         drop((space, short, one));
@@ -376,25 +378,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_content_counts_against_the_tenants_memory_and_goes_to_a_file_where_there_is_none() {
+    async fn short_content_counts_against_the_tenants_memory_and_spills_to_a_file_if_there_is_no_room() {
         const SIZE: u64 = IN_MEMORY as u64;
         let (disk, memory) = (FairBudget::new(64 << 20), FairBudget::new(16 * SIZE));
         let space = TemporarySpace::new(Arc::clone(&disk), Arc::clone(&memory), None);
         let short = async || {
-            let mut spool = Spool::new(space.clone());
+            let mut buffer = HashingBuffer::new(space.clone());
             for piece in [0; IN_MEMORY].chunks(1000) {
-                spool.push(piece).await.unwrap();
+                buffer.push(piece).await.unwrap();
             }
-            spool
+            buffer
         };
-        // Of which a tenant has half, and short content a quarter of that.
+        // A tenant may use half of it, and its short content a quarter of that.
         let (one, two) = (short().await, short().await.finish().await.unwrap());
         assert_eq!((memory.used(), disk.used()), (2 * SIZE, 0));
         let three = short().await;
         assert_eq!((memory.used(), disk.used()), (2 * SIZE, RESERVED_AT_ONCE));
         drop(two);
         assert_eq!(memory.used(), SIZE);
-        // What grows too long gives its memory back.
+        // Content that becomes too long releases its memory.
         let mut one = one;
         one.push(&[1]).await.unwrap();
         assert_eq!(memory.used(), 0);
