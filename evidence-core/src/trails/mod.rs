@@ -18,7 +18,7 @@ pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailEx
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
-pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion};
+pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailStore, TrailVersion};
 pub use view::{
     ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
     TrailView,
