@@ -59,7 +59,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// ```
 /// # use std::sync::Arc;
 /// use evidence_core::compute::{ComputePool, Job};
-/// # use evidence_core::memory::MemoryStore;
+/// # use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::{Evidence, Settings};
 ///
 /// /// A thread a job; with rayon, `spawn` is its `ThreadPool::spawn`.
