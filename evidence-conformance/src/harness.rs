@@ -47,7 +47,7 @@ impl CommandLine {
 }
 
 /// The `main` of a store's conformance tests: runs the checks that the command line names, each on an empty store that
-/// `fresh_store` makes, and answers the status to exit with. See the [module](evidence_core::conformance) for its use.
+/// `fresh_store` makes, and returns the exit status. The [crate](crate) documentation has an example.
 pub fn main<F, Fut>(fresh_store: F) -> ExitCode
 where
     F: Fn() -> Fut + Send + Sync + 'static,

@@ -30,7 +30,7 @@ const RESERVED: [&str; 2] = ["system-attestation-types", "default-org"];
 /// ```
 /// # use std::sync::Arc;
 /// use evidence_core::auth::Role;
-/// # use evidence_core::memory::MemoryStore;
+/// # use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::{Evidence, Settings};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

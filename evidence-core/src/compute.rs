@@ -55,7 +55,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// ```
 /// # use std::sync::Arc;
 /// use evidence_core::compute::{ComputePool, Job};
-/// # use evidence_core::memory::MemoryStore;
+/// # use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::{Evidence, Settings};
 ///
 /// /// One thread per job. With rayon, call `ThreadPool::spawn`.

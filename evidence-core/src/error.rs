@@ -139,7 +139,7 @@ impl Error {
     /// ```
     /// # use std::sync::Arc;
     /// use evidence_core::flows::GetFlow;
-    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_conformance::memory::MemoryStore;
     /// # use evidence_core::seed::Seed;
     /// use evidence_core::{Error, ErrorKind, Evidence, EvidenceService, Settings, Wording};
     ///

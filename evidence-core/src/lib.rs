@@ -15,11 +15,25 @@
 //! use std::sync::Arc;
 //!
 //! use evidence_conformance::memory::MemoryStore;
-//! use evidence_core::{Evidence, seed};
+//! use evidence_core::flows::{FlowInput, GetFlow, PutFlow};
+//! use evidence_core::operation::{Form, Json};
+//! use evidence_core::seed::Seed;
+//! use evidence_core::{Evidence, EvidenceService, Settings};
 //!
-//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let evidence = Evidence::new(Arc::new(MemoryStore::new()));
-//! # });
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+//! let seed = Seed { user: "jane".parse()?, orgs: vec!["acme".parse()?], api_key: None };
+//! service.seed(&seed).await?;
+//! let caller = service.principal_of_user("jane").await?;
+//!
+//! let flow = FlowInput { name: "shop".parse()?, description: "The web shop".parse()?, visibility: None };
+//! service.call(&caller, PutFlow { org: "acme".parse()? }, Form::of(flow)).await?;
+//! let get = GetFlow { org: "acme".parse()?, flow_name: "shop".parse()? };
+//! let Json(flow) = service.call(&caller, get, ()).await?;
+//! assert_eq!(flow.description, "The web shop");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Features
@@ -36,8 +50,6 @@ pub use evidence_ledger as ledger;
 pub use evidence_pdf as pdf;
 pub use evidence_rules as rules;
 pub use evidence_values::{bounded, decode, digest, git, id, json, links, name, time};
-
-// The layers of ARCHITECTURE.md, from the lowest: files import from their own layer and those below.
 
 mod cache;
 mod coalesced;

@@ -7,6 +7,7 @@ mod csv;
 mod list;
 pub(crate) mod paging;
 mod stream;
+mod target;
 pub(crate) mod versions;
 
 use std::future::Future;

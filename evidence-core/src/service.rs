@@ -107,7 +107,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// # use std::sync::Arc;
     /// use evidence_core::artifacts::{ArtifactInput, ReportArtifact};
     /// use evidence_core::flows::{FlowInput, PutFlow};
-    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_conformance::memory::MemoryStore;
     /// use evidence_core::operation::{Form, Json};
     /// # use evidence_core::seed::Seed;
     /// use evidence_core::trails::{BeginTrail, GetTrail, TrailInput};
@@ -330,7 +330,7 @@ impl Evidence {
     /// ```
     /// # use std::sync::Arc;
     /// use evidence_core::id::Random;
-    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_conformance::memory::MemoryStore;
     /// use evidence_core::time::{Clock, Timestamp};
     /// use evidence_core::{Evidence, Settings};
     ///

@@ -3,6 +3,39 @@
 //! [`render`] is a pure function of a [`TrailReport`]: it uses no clock, no randomness and nothing from a
 //! request. `text` makes untrusted texts harmless, and `layout` places rows on pages. `canvas` and `document`
 //! use the PDF library, and the other modules build the sections.
+//!
+//! ```
+//! use evidence_pdf::{LedgerPosition, TrailReport, render};
+//! use evidence_values::state::State;
+//! use evidence_values::time::Timestamp;
+//!
+//! let begun = Timestamp::from_seconds(1_783_538_510);
+//! let report = TrailReport {
+//!     organization: "acme".to_owned(),
+//!     flow: "shop".to_owned(),
+//!     trail: "release-1".to_owned(),
+//!     description: "The first release".to_owned(),
+//!     state: State::Compliant,
+//!     state_info: String::new(),
+//!     origin_url: String::new(),
+//!     html_url: None,
+//!     created_at: begun,
+//!     created_by: "jane".to_owned(),
+//!     last_modified_at: begun,
+//!     commit: None,
+//!     ledger: LedgerPosition { index: 0, leaf_hash: "a".repeat(64), size: 1, root: "a".repeat(64) },
+//!     expectations: Vec::new(),
+//!     attestations: Vec::new(),
+//!     artifacts: Vec::new(),
+//!     newest_runs: None,
+//!     events: Vec::new(),
+//!     attachments: Vec::new(),
+//! };
+//! let file = render(&report)?;
+//! assert!(file.starts_with(b"%PDF-"));
+//! assert_eq!(file, render(&report)?, "equal reports give equal bytes");
+//! # Ok::<(), evidence_pdf::ReportError>(())
+//! ```
 
 mod attestations;
 mod blocks;

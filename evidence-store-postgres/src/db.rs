@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::limiter::{FairSemaphore, Tenant, UNLIMITED};
+use evidence_core::limiter::FairSemaphore;
 use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::store::{ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
@@ -18,13 +18,12 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
-use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
-use crate::error::{ConnectError, MayNotWrite, expect_known_parameters, is_cut, store_error};
+use crate::error::{ConnectError, MayNotWrite, expect_known_parameters, store_error};
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::name_batcher::{self, Lookup};
+use crate::reader::Reader;
 use crate::schema::{Schema, TABLES};
 use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
@@ -107,7 +106,7 @@ pub type PostgresStore = SqlStore<Postgres>;
 pub struct Postgres {
     pub(crate) reader: Reader,
     pub(crate) queue: Queue<Job>,
-    pub(crate) lookups: mpsc::Sender<Lookup>,
+    lookups: mpsc::Sender<Lookup>,
     mixed_groups: bool,
 }
 
@@ -172,39 +171,6 @@ impl Postgres {
     }
 }
 
-/// The connections and settings for queries.
-#[derive(Debug, Clone)]
-pub(crate) struct Reader {
-    pub(crate) connections: Connections,
-    /// Limits long queries on these connections.
-    long_queries: FairSemaphore<Tenant>,
-    pub(crate) schema: Schema,
-    pub(crate) migrations: &'static [Migration],
-}
-
-impl Reader {
-    /// Returns every row. Runs the statement again if the connection was dead. This is safe: a query changes
-    /// nothing, and a repeated change changes nothing more.
-    pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
-        let Statement { sql, values, org, cost } = statement;
-        #[cfg(test)]
-        crate::plans::note(&self.schema, &sql, &values);
-        let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
-        let arguments = arguments(&values)?;
-        let long_permit = if cost == Cost::Short {
-            None
-        } else {
-            let deadline = Instant::now() + self.connections.acquire_timeout();
-            let permit = self.long_queries.acquire(org, UNLIMITED, deadline).await;
-            Some(Arc::new(permit.map_err(|_| sqlx::Error::PoolTimedOut)?))
-        };
-        match self.connections.rows(sql.clone(), arguments.clone(), long_permit.clone()).await {
-            Err(error) if is_cut(&error) => self.connections.rows_anew(sql, arguments, long_permit).await,
-            outcome => outcome,
-        }
-    }
-}
-
 /// The number of JSON bytes that decode in about a millisecond.
 const LONG: usize = 64 << 10;
 
@@ -257,7 +223,7 @@ impl Driver for Postgres {
         name: String,
     ) -> StoreResult<Option<Row>> {
         if self.mixed_groups {
-            return name_batcher::look_up(self, (org, kind, flow, name)).await;
+            return name_batcher::look_up(&self.lookups, self.queue.wait(), (org, kind, flow, name)).await;
         }
         let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
         self.read(statement, |rows| Ok(rows.into_iter().next())).await

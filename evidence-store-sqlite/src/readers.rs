@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use crate::db::{CACHE_SIZE, connection};
+use crate::connection::{CACHE_SIZE, connection};
 use crate::error::{Busy, primary_code, store_error};
 use crate::file::OpenFile;
 

@@ -1,20 +1,19 @@
 //! Reads request bodies, of the kind that an operation needs and within its limits.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use evidence_core::admission::RequestBudget;
-use evidence_core::budget::Reservation;
-use evidence_core::compute::Refused;
 use evidence_core::operation::{BodyKind, Raw, RawBody};
-use evidence_core::spill_buffer::{IN_MEMORY, SpillBuffer};
-use evidence_core::{Error, Limits, Result, StoreError};
+use evidence_core::spill_buffer::IN_MEMORY;
+use evidence_core::{Error, Limits, Result};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Limited};
 
+use crate::gathering::{BODY, Gathering, Loaded, broken_off, spill_error};
 use crate::{BoxError, multipart};
 
 /// A body that was not read yet, with the headers that describe it.
@@ -124,48 +123,6 @@ impl Incoming {
     }
 }
 
-/// Content in memory with the reservation of that memory, which is held until the response is complete.
-pub(crate) type Loaded<T> = (T, Option<Reservation>);
-
-/// The name of a body that is too large, in errors.
-pub(crate) const BODY: &str = "body";
-
-/// A text that is being received. Until it is complete, a long one is in a temporary file, so that many slow
-/// requests use disk space instead of memory.
-pub(crate) struct Gathering(SpillBuffer);
-
-impl Gathering {
-    /// Creates an empty text.
-    pub(crate) fn new(budget: &RequestBudget) -> Self {
-        Self(SpillBuffer::new(budget.temporary_space().clone()))
-    }
-
-    /// Returns the number of bytes received so far.
-    pub(crate) const fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    /// Appends the next piece.
-    pub(crate) async fn push(&mut self, piece: &[u8]) -> Result<()> {
-        self.0.push(piece).await.map_err(spill_error)
-    }
-
-    /// Loads the complete text into memory, as soon as memory is available.
-    pub(crate) async fn load(mut self, budget: &RequestBudget) -> Result<Loaded<Bytes>> {
-        if let Some(short) = self.0.take_memory() {
-            return Ok(short);
-        }
-        let size = self.size();
-        let mut content = self.0.finish().await.map_err(spill_error)?;
-        let memory = budget.memory_for(size).await?;
-        let mut whole = BytesMut::with_capacity(usize::try_from(size).unwrap_or_default());
-        while let Some(piece) = content.next().await.map_err(spill_error)? {
-            whole.extend_from_slice(&piece);
-        }
-        Ok((whole.freeze(), Some(memory)))
-    }
-}
-
 /// Returns a complete body of at most `limit` bytes.
 async fn gathered(
     mut body: UnsyncBoxBody<Bytes, BoxError>,
@@ -182,35 +139,9 @@ async fn gathered(
     text.load(budget).await
 }
 
-/// Returns the error for a body that cannot be buffered: the tenant's temporary space is used up, or the disk for
-/// temporary files is full or not writable.
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(crate) fn spill_error(source: std::io::Error) -> Error {
-    if source.kind() == std::io::ErrorKind::QuotaExceeded {
-        return Refused::Disk.into();
-    }
-    StoreError::Unavailable(format!("the request body cannot be stored temporarily: {source}").into()).into()
-}
-
 /// Limits a body to this many bytes.
 fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> UnsyncBoxBody<Bytes, BoxError> {
     Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
-}
-
-/// Returns the error for a body that ended early: it exceeds a limit of the API or the host, or the client
-/// left.
-pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
-    if error.is::<LengthLimitError>() {
-        Error::TooLarge { limit, file: false, part: BODY }
-    } else {
-        tracing::debug!(%error, "a request body ended early");
-        incomplete()
-    }
-}
-
-/// Returns the error for an incomplete body.
-pub(crate) fn incomplete() -> Error {
-    Error::invalid("body", "The body broke off")
 }
 
 #[cfg(test)]
@@ -220,6 +151,7 @@ mod tests {
 
     use super::*;
     use evidence_core::admission::Admission;
+    use evidence_core::compute::Refused;
     use http_body_util::{Full, StreamBody};
 
     const LIMIT: usize = 32;

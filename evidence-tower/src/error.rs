@@ -13,7 +13,6 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::reply::{self, ReplyBody};
-use crate::route::NameWithSlash;
 
 /// The reason for an error response.
 #[derive(Debug)]
@@ -23,7 +22,12 @@ pub(crate) enum ErrorResponse {
     /// No operation has this path.
     UnknownPath,
     /// An operation would have this path if names could contain slashes.
-    SlashInName(NameWithSlash),
+    SlashInName {
+        /// The parameter with slashes in its value.
+        parameter: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// Operations have this path, but not with this method.
     WrongMethod {
         /// The methods of this path, for `Allow`.
@@ -122,7 +126,7 @@ impl ErrorResponse {
         match self {
             Self::LongUrl => plain(StatusCode::URI_TOO_LONG, "URL too long"),
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
-            Self::SlashInName(name) => slash_in_name(name),
+            Self::SlashInName { parameter, value } => slash_in_name(parameter, value),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => parts(error, wording),
             Self::NotReady(error) => not_ready(error),
@@ -160,7 +164,7 @@ impl ErrorResponse {
             Self::Failed(_)
             | Self::LongUrl
             | Self::UnknownPath
-            | Self::SlashInName(_)
+            | Self::SlashInName { .. }
             | Self::WrongMethod { .. } => {}
             #[cfg(feature = "rocket")]
             Self::BrokeOff => {}
@@ -169,14 +173,13 @@ impl ErrorResponse {
 }
 
 /// Returns the error for a path with additional slashes. Clients send some names without encoding them.
-fn slash_in_name(name: &NameWithSlash) -> ErrorParts {
-    let NameWithSlash { parameter, value, .. } = name;
-    let called = match *parameter {
+fn slash_in_name(parameter: &str, value: &str) -> ErrorParts {
+    let called = match parameter {
         "env_name" => "environment name".to_owned(),
         parameter => parameter.replace('_', " "),
     };
     let text = format!("{called} '{}' should not contain '/'", beginning(value));
-    let errors = FieldErrors::from_iter([((*parameter).to_owned(), format!("The {text}"))]);
+    let errors = FieldErrors::from_iter([(parameter.to_owned(), format!("The {text}"))]);
     (StatusCode::NOT_FOUND, Cow::Owned(format!("Not found: the {text}")), errors)
 }
 

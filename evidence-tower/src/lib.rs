@@ -15,6 +15,7 @@
 mod auth;
 mod body;
 mod error;
+mod gathering;
 mod multipart;
 mod openapi;
 mod parameters;

@@ -21,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{BODY, Gathering, Loaded, broken_off, spill_error};
+use crate::gathering::{BODY, Gathering, Loaded, broken_off, spill_error};
 
 /// The maximum number of bytes in boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;

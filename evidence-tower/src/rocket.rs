@@ -58,7 +58,7 @@ use tower::ServiceExt;
 use crate::error::ErrorResponse;
 use crate::reply::{self, ReplyBody};
 use crate::unread::UnreadBody;
-use crate::{BoxError, EvidenceApi, IncomingBody, body};
+use crate::{BoxError, EvidenceApi, IncomingBody, gathering};
 
 /// After the host's own routes, which Rocket ranks from -12 to -1.
 const RANK: isize = 100;
@@ -122,7 +122,7 @@ impl<S: EvidenceService> Handler for Mount<S> {
             head(request).ok_or(ErrorResponse::UnknownPath)
         };
         if asked.is_ok() && !data.peek_complete() && data.peek(PEEKED).await.len() < PEEKED {
-            return Outcome::Success(response(refusal(body::incomplete().into())));
+            return Outcome::Success(response(refusal(gathering::incomplete().into())));
         }
         let answer = |body| async {
             match asked {
@@ -214,7 +214,7 @@ async fn complete(answer: HttpResponse) -> Response<'static> {
             response(HttpResponse::from_parts(head, body))
         }
         Err(full) if full.kind() == ErrorKind::QuotaExceeded => {
-            response(refusal(body::spill_error(full).into()))
+            response(refusal(gathering::spill_error(full).into()))
         }
         Err(_) => response(refusal(ErrorResponse::BrokeOff)),
     }

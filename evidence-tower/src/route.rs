@@ -136,7 +136,10 @@ impl Routes {
         if !methods.is_empty() {
             return ErrorResponse::WrongMethod { allow: methods.join(", ") };
         }
-        self.name_with_slash(method, path).map_or(ErrorResponse::UnknownPath, ErrorResponse::SlashInName)
+        match self.name_with_slash(method, path) {
+            Some(NameWithSlash { parameter, value, .. }) => ErrorResponse::SlashInName { parameter, value },
+            None => ErrorResponse::UnknownPath,
+        }
     }
 
     /// Returns the parameter that would contain slashes if this were the path of an operation with this
@@ -150,11 +153,11 @@ impl Routes {
 
 /// A path parameter whose value contains slashes, as sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NameWithSlash {
+struct NameWithSlash {
     /// The parameter.
-    pub(crate) parameter: &'static str,
+    parameter: &'static str,
     /// Its value.
-    pub(crate) value: String,
+    value: String,
     /// The number of literal segments in the operation's path.
     literals: usize,
 }

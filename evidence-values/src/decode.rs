@@ -20,12 +20,11 @@ use serde_json::{Map, Number, Value};
 
 use crate::json::{CheckedJson, JsonText, Scanner, compact};
 
+pub use crate::quote::shortened;
 pub use recorded::{is_recorded, recorded};
 pub use unknown::UnknownFields;
 #[doc(hidden)]
 pub use {crate::closed_in_requests, crate::keep_unknown_fields};
-
-const MAX_ECHO: usize = 200;
 
 /// One error in an input: the path, the message, and the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,14 +103,6 @@ fn echo(mut at: Scanner<'_>) -> String {
         _ => compact(at.value()).unwrap_or_default().into(),
     };
     shortened(&text).into_owned()
-}
-
-/// Returns the beginning of an input text, as errors quote it.
-pub fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MAX_ECHO) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
-    }
 }
 
 impl fmt::Display for InvalidField {

@@ -6,9 +6,9 @@
 //!
 //! ```
 //! use evidence_values::bounded::ShortText;
-//! use evidence_values::decode;
 //! use evidence_values::name::FlowName;
 //! use evidence_values::time::Timestamp;
+//! use evidence_values::{decode, json};
 //!
 //! #[derive(Debug, serde::Deserialize)]
 //! struct Report {
@@ -17,13 +17,14 @@
 //!     reported_at: Timestamp,
 //! }
 //!
-//! let report: Report =
-//!     decode::from_json(r#"{"flow": "web-shop", "summary": "nightly build", "reported_at": 1783538510}"#)?;
+//! let text = json::check(br#"{"flow": "web-shop", "summary": "nightly build", "reported_at": 1783538510}"#)?;
+//! let report: Report = decode::from_json(text)?;
 //! assert_eq!(report.flow.as_str(), "web-shop");
 //!
-//! let error = decode::from_json::<Report>(r#"{"flow": "web shop", "summary": "", "reported_at": 0}"#).unwrap_err();
-//! assert_eq!(error.path(), "flow");
-//! # Ok::<(), evidence_values::decode::InvalidField>(())
+//! let text = json::check(br#"{"flow": "web shop", "summary": "nightly build", "reported_at": 0}"#)?;
+//! let error = decode::from_json::<Report>(text).unwrap_err();
+//! assert_eq!(error.field(), "flow");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Features
@@ -41,6 +42,7 @@ pub mod json;
 pub mod limits;
 pub mod links;
 pub mod name;
+mod quote;
 pub mod state;
 #[cfg(feature = "proptest")]
 pub mod strategies;

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::allowlists::record::{AllowlistEntry, Withdrawal};
+use crate::allowlists::view::AllowlistEntryView;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, LongText};
 use crate::environments::evaluation::Changed;
@@ -20,55 +21,7 @@ use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
 use crate::service::{Context, Draft};
-use crate::time::{Timestamp, WholeSeconds};
-
-/// An entry of an allowlist.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "AllowlistResponse")]
-#[non_exhaustive]
-pub struct AllowlistEntryView {
-    /// The artifact's name, as given when it was allowed. It is not used for look-ups.
-    pub artifact_name: String,
-    /// The reason why the artifact is allowed.
-    pub description: String,
-    /// The environment in which the artifact is allowed.
-    pub environment_name: EnvironmentName,
-    /// The SHA-256 of the allowed artifact.
-    pub fingerprint: Fingerprint,
-    /// When the artifact was allowed, in epoch seconds.
-    pub timestamp: WholeSeconds,
-    /// The name of the user or service account that allowed it.
-    pub user_name: String,
-    /// When the entry expires, in epoch seconds; absent if it does not expire.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<WholeSeconds>,
-    /// When the entry ended, by expiry or withdrawal, in epoch seconds. Absent while it is in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<WholeSeconds>,
-    /// The name of the user or service account that withdrew the entry. Absent if it was not withdrawn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub withdrawn_by: Option<String>,
-}
-
-impl AllowlistEntryView {
-    /// Returns the entry as of the time `now`.
-    fn new(allowance: AllowlistEntry, environment_name: EnvironmentName, now: Timestamp) -> Self {
-        let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
-        let AllowlistEntry { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
-            allowance;
-        Self {
-            artifact_name,
-            description,
-            environment_name,
-            fingerprint,
-            timestamp: at.whole_seconds(),
-            user_name: by.name,
-            expires_at: expires_at.map(Timestamp::whole_seconds),
-            ended_at: ended_at.map(Timestamp::whole_seconds),
-            withdrawn_by: withdrawn.map(|withdrawn| withdrawn.by.name),
-        }
-    }
-}
+use crate::time::Timestamp;
 
 /// Lists the allowlist entries of an organization that are in force, newest first. For each environment and
 /// fingerprint, only the newest entry is listed. With `include_ended`, the list also has entries that expired

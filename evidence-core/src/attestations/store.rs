@@ -11,7 +11,7 @@ use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// The part of an attestation that compliance depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]

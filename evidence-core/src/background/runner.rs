@@ -28,7 +28,7 @@ use crate::time::Timestamp;
 ///
 /// use async_trait::async_trait;
 /// use evidence_core::background::{Job, LEASE, Turn};
-/// # use evidence_core::memory::MemoryStore;
+/// # use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::id::Id;
 /// use evidence_core::{Evidence, Result, Settings};
 ///

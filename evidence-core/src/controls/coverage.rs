@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
-use crate::controls::operations::PER_PAGE;
+use crate::controls::view::PER_PAGE;
 use crate::environments::record::EnvironmentKind;
 use crate::error::Result;
 use crate::id::{Id, VersionKey};

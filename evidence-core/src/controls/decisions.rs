@@ -13,7 +13,7 @@ use crate::attestations::store::{DecisionFilter, DecisionRow};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
-use crate::controls::operations::PER_PAGE;
+use crate::controls::view::PER_PAGE;
 use crate::error::{Resource, Result};
 use crate::flows::operations::FlowLabel;
 use crate::flows::templates::Parsed;

@@ -12,7 +12,8 @@ use crate::controls::coverage::policies_referencing;
 use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
 use crate::controls::store::ControlFilter;
 use crate::controls::view::{
-    ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView, summaries, versions,
+    ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView, PER_PAGE, summaries,
+    versions,
 };
 use crate::decode::UnknownFields;
 use crate::error::{DuplicateControl, Error, Resource, Result};
@@ -31,9 +32,6 @@ use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};
 /// Identifiers that cannot be used in a path. A literal path would shadow the first, and clients resolve the
 /// others.
 const RESERVED: [&str; 3] = ["tags", ".", ".."];
-
-/// The default number of controls or versions on a page.
-pub(super) const PER_PAGE: u64 = 15;
 
 impl Context<'_> {
     /// Returns the control of this identifier, or [`Error::NotFound`].

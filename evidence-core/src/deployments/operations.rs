@@ -29,7 +29,7 @@ use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace
 use crate::snapshots::store::Start;
 use crate::store::batch::distinct;
 use crate::time::{SentSeconds, SentTime, Timestamp};
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// The default number of deployments on a page.
 const PER_PAGE: u64 = 15;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::evaluation::work::{self, Places, Work, required_by};
 use super::evaluation::{EvaluatedReport, InTrail, lost, without_trail};
 use crate::allowlists::record::AllowlistEntry;
+use crate::allowlists::view::AllowListing;
 use crate::artifacts::store::Origin;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
@@ -28,11 +29,10 @@ use crate::rules::policy::{self, FlowContext, RequiredAttestations};
 use crate::service::Context;
 use crate::snapshots::applied::reasons_for_incompliance;
 use crate::snapshots::record::PolicyDecision;
+use crate::snapshots::sources::FlowReason;
 use crate::snapshots::store::Run;
-use crate::snapshots::view::FlowReason;
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
-use crate::time::{Seconds, Timestamp, WholeSeconds};
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
@@ -137,26 +137,6 @@ pub struct AssertedFlow {
     pub compliance_status: Option<ArtifactStatus>,
     /// The URL of its page in this flow.
     pub html_url: String,
-}
-
-/// An allowlist entry that allows an artifact.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "AllowlistInformation")]
-#[non_exhaustive]
-pub struct AllowListing {
-    /// The entry's id.
-    pub allowlist_id: Id,
-    /// The id of the user or service account that allowed it.
-    pub allowed_by_user_id: Id,
-    /// The name of the user or service account that allowed it.
-    pub allowed_by: String,
-    /// When it was allowed, in epoch seconds.
-    pub timestamp: Seconds,
-    /// The reason.
-    pub description: String,
-    /// When it expires, in epoch seconds; absent if it does not expire.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<WholeSeconds>,
 }
 
 /// The most attestations that a response shows. An attestation counts once for each flow.
@@ -543,17 +523,4 @@ async fn allowance(
     let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
     let Some(allowed) = allowed.first() else { return Ok(None) };
     Ok(store.allowances(org, &[allowed.entry]).await?.pop())
-}
-
-impl From<AllowlistEntry> for AllowListing {
-    fn from(entry: AllowlistEntry) -> Self {
-        Self {
-            allowlist_id: entry.id,
-            allowed_by_user_id: entry.by.id,
-            allowed_by: entry.by.name,
-            timestamp: entry.at.seconds(),
-            description: entry.description,
-            expires_at: entry.expires_at.map(Timestamp::whole_seconds),
-        }
-    }
 }

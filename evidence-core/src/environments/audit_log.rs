@@ -17,9 +17,10 @@ use crate::operation::{Csv, Method, Operation, csv_row};
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::Expression;
+use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::sources::{Sources, Traced, in_parts};
 use crate::snapshots::store::Event;
-use crate::snapshots::timeline::{NumberedEvent, Timeline};
+use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::fingerprint;
 use crate::time::SentSeconds;
 
@@ -259,7 +260,7 @@ impl Log {
         let Event { snapshot: (own_index, _), instance, .. } = event;
         let annotation = event.annotation();
         let flows = sources.flows_of(instance, &Default::default(), *own_index, cx);
-        let joined = |text: fn(&crate::snapshots::view::ArtifactFlow) -> &str| {
+        let joined = |text: fn(&crate::snapshots::sources::ArtifactFlow) -> &str| {
             Vec::from_iter(flows.iter().map(text)).join(";")
         };
         let verdict = match instance.compliant {

@@ -19,12 +19,14 @@ use crate::repos::operations::MAX_CHOSEN;
 use crate::service::Context;
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::{Expression, Interval, InvalidInterval};
+use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
+use crate::snapshots::sources::ArtifactFlow;
 use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
 use crate::snapshots::store::Event;
-use crate::snapshots::timeline::{NumberedEvent, Timeline};
-use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
+use crate::snapshots::timeline::Timeline;
+use crate::snapshots::view::{annotation, fingerprint};
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 

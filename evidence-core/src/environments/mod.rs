@@ -16,7 +16,8 @@ pub(crate) mod reports;
 pub(crate) mod store;
 pub(crate) mod view;
 
-pub use asserts::{AllowListing, AssertArtifact, AssertScope, AssertView, AssertedFlow};
+pub use crate::allowlists::view::AllowListing;
+pub use asserts::{AssertArtifact, AssertScope, AssertView, AssertedFlow};
 pub use attached::{AttachPolicies, DetachPolicies, PolicyNames};
 pub use audit_log::GetEnvironmentAuditLog;
 pub use events::{EventFlow, EventLink, EventLinks, EventView, ListEnvironmentEvents};

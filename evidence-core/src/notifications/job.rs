@@ -4,44 +4,27 @@
 //! is sent again with the same id. A target that is down never delays the other channel: mail waits only for
 //! mail.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use tokio::sync::Mutex;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
 use crate::background::runner::{Job, Turn};
 use crate::error::{Error, Result};
-use crate::feed::Held;
 use crate::id::Id;
-use crate::lock::locked;
 use crate::notifications::delivering::Reached;
 use crate::notifications::planning::Planning;
+use crate::notifications::post::{NAME, Post, REST};
 use crate::notifications::sender::Sender;
 use crate::notifications::store::Channel;
-use crate::orgs::record::Organization;
-use crate::service::Evidence;
 use crate::store::error::StoreError;
-use crate::time::Timestamp;
-
-/// The name of the job, its lease and its cursors.
-pub(crate) const NAME: &str = "notify";
-
-/// The pause after all ledgers were read, or all due deliveries started.
-pub(super) const REST: Duration = Duration::from_secs(1);
-
-/// The page size for organizations and for ledger entries.
-pub(super) const PAGE: u64 = 256;
-
-/// Entries of at least this many bytes are parsed in the compute pool.
-pub(super) const HEAVY: usize = 64 << 10;
 
 /// The maximum number of concurrent attempts of a channel: in total, and per organization.
 const ATTEMPTS: usize = 64;
@@ -81,56 +64,10 @@ impl Job for Notify {
 
     async fn run(&self, turn: &Turn) -> Result<()> {
         let (evidence, sender) = (turn.evidence().clone(), Arc::clone(&self.sender));
-        let post = Arc::new(Post { evidence, sender, held: turn.held(), orgs: StdMutex::default() });
+        let post = Arc::new(Post::new(evidence, sender, turn.held()));
         // The three loops run concurrently, so that none delays another. They end when one of them fails.
         let (http, mail) = (deliver(&post, Channel::Http), deliver(&post, Channel::Mail));
         tokio::try_join!(plan(turn, &post), http, mail).map(|(never, ..)| match never {})
-    }
-}
-
-/// The state of one organization in this process.
-#[derive(Debug, Clone)]
-pub(super) struct Known {
-    /// Its name.
-    pub(super) name: String,
-    /// The size of its ledger at the end of the last planning.
-    pub(super) planned: Option<u64>,
-    /// Held while events are planned for its targets, and while a target is marked as idle. Otherwise a
-    /// target could become idle although an event was just planned for it.
-    pub(super) planning: Arc<Mutex<()>>,
-}
-
-/// Delivers notifications.
-pub(super) struct Post {
-    pub(super) evidence: Evidence,
-    pub(super) sender: Arc<dyn Sender>,
-    /// The lease of the job.
-    pub(super) held: Held,
-    orgs: StdMutex<BTreeMap<Id, Known>>,
-}
-
-impl Post {
-    fn orgs(&self) -> MutexGuard<'_, BTreeMap<Id, Known>> {
-        locked(&self.orgs)
-    }
-
-    /// Returns the state of an organization, with its current name.
-    pub(super) fn known(&self, org: &Organization) -> Known {
-        let mut orgs = self.orgs();
-        let known = orgs.entry(org.id).or_insert_with(|| Known {
-            name: String::new(),
-            planned: None,
-            planning: Arc::default(),
-        });
-        known.name = org.name.to_string();
-        known.clone()
-    }
-
-    /// Records that the ledger was planned up to this size.
-    pub(super) fn note_planned(&self, org: Id, size: u64) {
-        if let Some(known) = self.orgs().get_mut(&org) {
-            known.planned = Some(size);
-        }
     }
 }
 
@@ -190,7 +127,7 @@ impl Attempts {
                 return Ok(());
             };
             after = Some(org);
-            let Some(known) = post.orgs().get(&org).cloned() else { continue };
+            let Some(known) = post.planned(org) else { continue };
             for delivery in due {
                 let key = (org, delivery.target);
                 let of_org = self.busy.iter().filter(|(busy, _)| *busy == org).count();
@@ -246,16 +183,4 @@ impl Post {
             _ => self.put_off(key, reached).await,
         }
     }
-}
-
-fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
-pub(crate) fn after(now: Timestamp, pause: Duration) -> Timestamp {
-    Timestamp::from_micros(now.as_micros().saturating_add(micros(pause)))
-}
-
-pub(super) fn before(now: Timestamp, age: Duration) -> Timestamp {
-    Timestamp::from_micros(now.as_micros().saturating_sub(micros(age)))
 }

@@ -7,6 +7,7 @@ pub(crate) mod job;
 pub(crate) mod lookup;
 pub(crate) mod payload;
 pub(crate) mod planning;
+pub(crate) mod post;
 pub(crate) mod replay;
 pub(crate) mod sender;
 pub(crate) mod store;

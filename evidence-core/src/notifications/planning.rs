@@ -20,7 +20,7 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::delivering::LONGEST_PAUSE;
 use crate::notifications::events::{Place, events, telling};
-use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, after, before};
+use crate::notifications::post::{HEAVY, Known, NAME, Post, REST, after, before};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -30,6 +30,9 @@ use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
+
+/// The page size for organizations and for ledger entries.
+const PAGE: u64 = 256;
 
 /// The number of organizations that are planned concurrently.
 const ORGS_AT_ONCE: usize = 4;

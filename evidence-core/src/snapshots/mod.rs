@@ -8,6 +8,7 @@ pub(crate) mod diff;
 pub(crate) mod expression;
 pub(crate) mod key;
 pub(crate) mod logical;
+pub(crate) mod numbered_event;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod sources;
@@ -25,9 +26,9 @@ pub use record::{
     Annotation, AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyDecision, PolicyOutcome, Provenance,
     RunningArtifact, Snapshot,
 };
-pub use sources::DeploymentDiff;
+pub use sources::{ArtifactFlow, DeploymentDiff, FlowReason};
 pub use store::{
     Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, SnapshotEntry, SnapshotRow,
     SnapshotStore, Start,
 };
-pub use view::{ArtifactFlow, FlowReason, SnapshotArtifact, SnapshotSummary, SnapshotView};
+pub use view::{SnapshotArtifact, SnapshotSummary, SnapshotView};

@@ -10,13 +10,11 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result, at_most};
 use crate::id::Id;
-use crate::name::EnvironmentName;
 use crate::page::in_batches;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::expression::{Expression, Interval, Position};
 use crate::snapshots::logical::{LogicalSnapshots, Part, Shown};
-use crate::snapshots::record::RunningArtifact;
-use crate::snapshots::sources::Ran;
+use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::store::{Event, SnapshotRow};
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -29,26 +27,6 @@ pub(crate) struct Timeline {
     /// The environment. For a logical one, its status has the numbers of its combined snapshots.
     pub(crate) environment: KnownEnvironment,
     logical: Option<LogicalSnapshots>,
-}
-
-/// An event in the form of the environment whose log contains it.
-pub(crate) struct NumberedEvent {
-    /// The event.
-    pub(crate) event: Event,
-    /// The number of the snapshot in that environment.
-    pub(crate) index: u64,
-    /// When that snapshot was taken.
-    pub(crate) at: Timestamp,
-    /// Whether all artifacts in it were allowed.
-    pub(crate) compliant: bool,
-    /// The member of a logical environment that the event belongs to.
-    pub(crate) member: Option<EnvironmentName>,
-}
-
-impl Ran for NumberedEvent {
-    fn ran(&self) -> &RunningArtifact {
-        &self.event.instance
-    }
 }
 
 impl Timeline {

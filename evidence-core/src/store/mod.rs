@@ -1,8 +1,8 @@
 //! The store contract. A store answers typed queries, and has exactly one way to change anything:
 //! [`Recorder::record`].
 //!
-//! The conformance suite checks these guarantees of a store, except for three that [`crate::conformance`]
-//! names:
+//! The conformance suite (`evidence-conformance`) checks these guarantees of a store, except for three that
+//! its documentation names:
 //!
 //! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err`
 //!   nothing changed, except that [`StoreError::OutcomeUnknown`] leaves it open.
@@ -27,9 +27,9 @@
 //!
 //! # Writing a store
 //!
-//! [`MemoryStore`](crate::memory::MemoryStore) is a straightforward executable form of this contract; the
+//! `evidence_conformance::memory::MemoryStore` is a straightforward executable form of this contract; the
 //! SQLite store implements it in SQL. Follow the steps in this order. Each has checks that pass when it is
-//! complete (`cargo test --test conformance -- <part>`, see [`crate::conformance`]). Methods that are not
+//! complete (`cargo test --test conformance -- <part>`, see `evidence-conformance`). Methods that are not
 //! implemented yet may return [`StoreError::Failed`].
 //!
 //! 1. [`LedgerStore`], and a [`Recorder`] that stores only entries (`ledger`). An organization has a head, a

@@ -9,6 +9,7 @@ use super::*;
 use crate::bounded::{List, ShortText, UserData};
 use crate::json::{JsonFields, JsonValue, MAX_DEPTH, check, parse};
 use crate::name::{FlowName, TagKey};
+use crate::quote::MAX_ECHO;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::JsonValue;
 use super::scan::{Scanner, skip_string};
-use crate::decode::shortened;
 use crate::limits;
+use crate::quote::shortened;
 
 /// Maximum nesting depth of JSON.
 pub const MAX_DEPTH: usize = 64;

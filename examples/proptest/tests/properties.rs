@@ -4,7 +4,8 @@
 //!
 //! ```toml
 //! [dev-dependencies]
-//! evidence-core = { version = "0.1", features = ["memory", "proptest"] }
+//! evidence-conformance = "0.1"
+//! evidence-core = { version = "0.1", features = ["proptest"] }
 //! proptest = "1"
 //! ```
 

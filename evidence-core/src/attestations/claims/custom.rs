@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Claim, Claimed, Verdict};
 use crate::attestation_types::compiled::Evaluation;
 use crate::attestation_types::operations::refuse_archived;
+use crate::attestations::claim::{AttestationInput, Claim, Claimed, Verdict};
 use crate::attestations::custom::RuleResult;
 use crate::attestations::details::{CustomDetails, Details};
-use crate::attestations::operations::AttestationInput;
 use crate::bounded::AttestationData;
 use crate::error::{Resource, Result};
 use crate::fact::names::{Precondition, RecordKind};

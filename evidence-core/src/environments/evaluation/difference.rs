@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ArtifactEvaluation, EvaluatedArtifact};
+use super::verdicts::EvaluatedArtifact;
 use crate::environments::observed::ObservedArtifact;
+use crate::environments::remembered::ArtifactEvaluation;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, RunningArtifact};
 

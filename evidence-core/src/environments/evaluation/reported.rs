@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::try_join;
 
-use super::PolicySet;
+use super::policies::PolicySet;
 use super::work::required_by;
 use crate::allowlists::store::AllowedArtifact;
 use crate::artifacts::store::{ArtifactRow, Origin};
