@@ -63,6 +63,7 @@ mod races;
 mod recording;
 mod repos;
 mod service_accounts;
+mod shared;
 mod snapshots;
 mod tags;
 mod texts;

@@ -28,11 +28,12 @@ use serde_json::{Value, from_value, json};
 use crate::intercepting_store::{InterceptingStore, take_counts, take_queries};
 use crate::mounts::{Mount, SentBody};
 use crate::support::{
-    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, fixture, in_memory, on_every_store,
+    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, every_store, fixture, in_memory,
+    on_every_store,
 };
 
-#[tokio::test]
-async fn without_a_valid_credential_everything_is_unauthorized() {
+#[test]
+fn without_a_valid_credential_everything_is_unauthorized() {
     let long = format!("Bearer {}", "k".repeat(10_000));
     let table = [
         "",
@@ -60,22 +61,20 @@ async fn without_a_valid_credential_everything_is_unauthorized() {
         }
         let binary = HeaderValue::from_bytes(b"Bearer \xff").unwrap();
         api.get("/flows/acme").header(AUTHORIZATION, binary).await.expect_exactly(401, refused);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_case_of_the_scheme_does_not_matter() {
+#[test]
+fn the_case_of_the_scheme_does_not_matter() {
     on_every_store(async |api| {
         for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
             api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
+#[test]
+fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
     on_every_store(async |api| {
         // jane-key:, jane-key:any:thing
         for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
@@ -87,12 +86,11 @@ async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
             let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
             reply.expect_exactly(401, json!({"message": "Unauthorized"}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_role_reads_or_writes_as_far_as_it_goes() {
+#[test]
+fn a_role_reads_or_writes_as_far_as_it_goes() {
     on_every_store(async |api| {
         for (role, key) in KEYS {
             api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
@@ -108,12 +106,11 @@ async fn a_role_reads_or_writes_as_far_as_it_goes() {
             };
             put.expect(status, json!({"message": message}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn checks_come_in_their_order() {
+#[test]
+fn checks_come_in_their_order() {
     on_every_store(async |api| {
         let junk = "multipart/form-data; boundary=b";
         let put = |path: &str| api.put(path).bytes(junk, "junk");
@@ -130,30 +127,27 @@ async fn checks_come_in_their_order() {
         api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));
         api.get("/flows/acme/a%00b").await.expect(400, json!({"errors": {}}));
         api.get("/flows/acme/unknown").await.expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_cannot_name_an_organization_does_not_exist() {
+#[test]
+fn what_cannot_name_an_organization_does_not_exist() {
     on_every_store(async |api| {
         for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
             let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
             reply.expect(404, json!({"message": "Organization not found"}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_personal_organization_is_its_users_alone() {
+#[test]
+fn a_personal_organization_is_its_users_alone() {
     on_every_store(async |api| {
         api.get("/flows/jane").await.expect_exactly(200, json!([]));
         for key in [JOHN, "admin-key"] {
             api.get("/flows/jane").key(key).await.expect(403, json!({}));
         }
-    })
-    .await;
+    });
 }
 
 /// A server over this store whose clock shows so many seconds after [`NOW`], and the clock.
@@ -287,8 +281,8 @@ fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-#[tokio::test]
-async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
+#[test]
+fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
     on_every_store(async |api| {
         let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
         let key = key_of(&api, "member-key").await;
@@ -303,13 +297,12 @@ async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded
         let put = put.header(CONTENT_TYPE, "application/json").body(after(lower(), &environment("late")));
         put.await.expect(403, json!({}));
         api.get("/environments/acme").await.expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_key_that_is_used_all_the_time_never_comes_back_after_its_revocation() {
-    on_every_store(async |api| {
+    every_store(async |api| {
         let keys = "/service-accounts/acme/reader-key/api-keys";
         for round in 0..10 {
             let made = api.post(keys).json(json!({"description": "ci"})).await.created();

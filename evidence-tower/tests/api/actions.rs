@@ -31,8 +31,8 @@ async fn numbers(api: &Api, path: &str) -> Vec<u64> {
     listed.as_array().unwrap().iter().map(|action| action["number"].as_u64().unwrap()).collect()
 }
 
-#[tokio::test]
-async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets() {
+#[test]
+fn an_action_comes_back_as_it_was_sent_but_for_its_secrets() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.flow("shop", "version: 1").await;
@@ -75,12 +75,11 @@ async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets() {
             (&json!(2), &json!(["shop"]), &json!(null))
         );
         api.get(NOTIFICATIONS).await.expect_exactly(200, json!([expected]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_name_leads_to_one_action_and_a_number_is_never_given_again() {
+#[test]
+fn a_name_leads_to_one_action_and_a_number_is_never_given_again() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.flow("shop", "version: 1").await;
@@ -112,12 +111,11 @@ async fn a_name_leads_to_one_action_and_a_number_is_never_given_again() {
         }
         api.get("/actions/acme/x").await.refuses_field(400, "action_number");
         assert_eq!(api.get("/actions/foobar/1").key(JOHN).await.message(404), "Action not found");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty() {
+#[test]
+fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.flow("shop", "version: 1").await;
@@ -150,12 +148,11 @@ async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty
         let rename = api.put(&format!("{NOTIFICATIONS}/1")).json(about("shop", &["live"])).await;
         rename.expect_exactly(200, json!("OK"));
         api.get("/actions/acme/1").await.expect(200, json!({"name": "shop", "environments": ["live"]}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn bad_input_is_named_and_nothing_is_stored() {
+#[test]
+fn bad_input_is_named_and_nothing_is_stored() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.flow("shop", "version: 1").await;
@@ -226,12 +223,11 @@ async fn bad_input_is_named_and_nothing_is_stored() {
             api.put(ENVIRONMENTS).json(&body).await.refuses_field(400, field);
         }
         assert_eq!(api.get(ACTIONS).await.ok(), json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn of_64_that_put_a_name_one_creates_it() {
+#[test]
+fn of_64_that_put_a_name_one_creates_it() {
     with_every_store(async |api, _| {
         api.given_environments("docker", &["prod"]).await;
         let put =
@@ -242,8 +238,7 @@ async fn of_64_that_put_a_name_one_creates_it() {
         let statuses = join_all((0..64).map(|n| put(format!("b{n}")))).await;
         assert_eq!(statuses, [201; 64]);
         assert_eq!(numbers(&api, ACTIONS).await, Vec::from_iter(1..=65));
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

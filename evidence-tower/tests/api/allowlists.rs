@@ -24,8 +24,8 @@ fn allowance(digit: &str, reason: &str) -> Value {
     json!({"artifact_name": "shop", "artifact_fingerprint": digit.repeat(64), "description": reason})
 }
 
-#[tokio::test]
-async fn a_record_has_every_field_of_the_table() {
+#[test]
+fn a_record_has_every_field_of_the_table() {
     on_every_store(async |api| {
         api.environment("production").await;
         assert_eq!(api.get(LIST).await.ok(), json!([]));
@@ -43,12 +43,11 @@ async fn a_record_has_every_field_of_the_table() {
             "user_name": "jane",
         }]);
         assert_eq!(records, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first() {
+#[test]
+fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first() {
     on_every_store(async |api| {
         api.environment("production").await;
         api.environment("staging").await;
@@ -60,12 +59,11 @@ async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_fi
         let reasons: Vec<&Value> =
             records.as_array().unwrap().iter().map(|record| &record["description"]).collect();
         assert_eq!(reasons, ["fourth", "third", "second"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_body_is_closed_and_every_field_is_required() {
+#[test]
+fn the_body_is_closed_and_every_field_is_required() {
     on_every_store(async |api| {
         api.environment("production").await;
         let without = |field: &str| {
@@ -110,12 +108,11 @@ async fn the_body_is_closed_and_every_field_is_required() {
             api.put(PRODUCTION).json(&body).await.refused(400, INVALID, &[(field, &text)]);
         }
         assert_eq!(api.get(LIST).await.ok(), json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_environment_must_exist_and_the_caller_may_write() {
+#[test]
+fn the_environment_must_exist_and_the_caller_may_write() {
     on_every_store(async |api| {
         let body = allowance("a", "known");
         api.put(PRODUCTION).json(&body).await.refused(
@@ -133,8 +130,7 @@ async fn the_environment_must_exist_and_the_caller_may_write() {
         assert_eq!(api.get("/allowlists/nowhere").await.message(404), "Organization not found");
         assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
         assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
-    })
-    .await;
+    });
 }
 
 /// The seconds of [`NOW`], and so many more.
@@ -142,8 +138,8 @@ fn seconds(more: i64) -> i64 {
     NOW.as_micros() / 1_000_000 + more
 }
 
-#[tokio::test]
-async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
+#[test]
+fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
     on_every_store(async |api| {
         api.given_environments("docker", &["production", "other"]).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -193,12 +189,11 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
             "Environment not found"
         );
         api.delete(&format!("{PRODUCTION}/xyz")).await.refuses_field(400, "fingerprint");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_end_is_in_the_future_and_in_seconds() {
+#[test]
+fn an_end_is_in_the_future_and_in_seconds() {
     on_every_store(async |api| {
         api.environment("production").await;
         let until = |end: Value| {
@@ -229,8 +224,7 @@ async fn an_end_is_in_the_future_and_in_seconds() {
         assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
         let listed = &api.get(LIST).await.ok()[0];
         assert_eq!((&listed["expires_at"], listed.get("ended_at")), (&json!(seconds(1)), None));
-    })
-    .await;
+    });
 }
 
 /// An expired entry counts neither in the gate nor in a report, and without a report the job turns the environment red.

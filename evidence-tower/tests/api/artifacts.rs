@@ -11,8 +11,8 @@ fn report() -> Value {
     json!({"fingerprint": "a".repeat(64), "filename": "app", "build_url": "b", "commit_url": "c"})
 }
 
-#[tokio::test]
-async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
+#[test]
+fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.artifact("a", "cli").await;
@@ -34,12 +34,11 @@ async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
         api.get(&format!("/artifacts/acme/shop/fingerprint/{}?attestation_id={id}", "a".repeat(64)))
             .await
             .expect(200, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
+#[test]
+fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
     on_every_store(async |api| {
         api.post("/artifacts/acme/old").json(report()).await.expect_exactly(201, json!({"message": "OK"}));
         let expected = json!({
@@ -48,12 +47,11 @@ async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
             "history": [{"event": "Artifact created"}],
         });
         api.get(&format!("/artifacts/acme/old/fingerprint/{}", "a".repeat(64))).await.expect(200, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it() {
+#[test]
+fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let commit = |digit: &str| {
@@ -76,7 +74,10 @@ async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it(
         // What is known of the commit that it was built from is in the list alone.
         let mut built_from = commit("1");
         built_from.as_object_mut().unwrap().extend(
-            json!({"author_username": "", "verified": false, "signature_state": ""}).as_object().unwrap().clone(),
+            json!({"author_username": "", "verified": false, "signature_state": ""})
+                .as_object()
+                .unwrap()
+                .clone(),
         );
         assert_eq!(api.get(&path).await.ok()["git_commit_info"], built_from);
         let latest = format!("/artifacts/acme/shop/{}/latest_commit?branch=main", "a".repeat(64));
@@ -91,16 +92,14 @@ async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it(
         api.get(&path).await.expect(200, json!({"state": "INCOMPLETE"}));
         api.post("/artifacts/acme/shop").json(&body).await.created();
         api.get(&path).await.expect(200, json!({"state": "COMPLIANT"}));
-        api.get("/artifacts/acme?flow_name=shop").await.expect(
-            200,
-            json!([{"state": "COMPLIANT"}, {"state": "INCOMPLETE"}, {"state": "INCOMPLETE"}]),
-        );
-    })
-    .await;
+        api.get("/artifacts/acme?flow_name=shop")
+            .await
+            .expect(200, json!([{"state": "COMPLIANT"}, {"state": "INCOMPLETE"}, {"state": "INCOMPLETE"}]));
+    });
 }
 
-#[tokio::test]
-async fn links_and_remarks_come_back_as_they_were_sent() {
+#[test]
+fn links_and_remarks_come_back_as_they_were_sent() {
     on_every_store(async |api| {
         let urls = json!({
             "the ticket": {"href": "https://tracker.example.com/1"},
@@ -127,12 +126,11 @@ async fn links_and_remarks_come_back_as_they_were_sent() {
         }
         body["external_urls"] = json!({"a": {}});
         api.post("/artifacts/acme/shop").json(&body).await.refuses_field(400, "external_urls.a.href");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() {
+#[test]
+fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() {
     on_every_store(async |api| {
         let table = [
             (json!({"fingerprint": "A".repeat(64)}), "fingerprint"),
@@ -174,12 +172,11 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() 
         api.post("/artifacts/acme/a%20b").json(report()).await.expect(400, json!({"message": INVALID}));
         api.get("/flows/acme/shop").await.expect(404, json!({"message": "Flow not found"}));
         api.get("/artifacts/acme").await.expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
+#[test]
+fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
     on_every_store(async |api| {
         let (one, two) = (format!("aaaaa1{}", "0".repeat(58)), format!("aaaaa2{}", "0".repeat(58)));
         for fingerprint in [&two, &one] {
@@ -198,7 +195,11 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
             api.post("/artifacts/acme/many").json(body).await.created();
         }
         let ten = format!("matches 12 fingerprints: {}", many[..10].join(", "));
-        api.get("/artifacts/acme/many/fingerprint/bbbbb").await.refused(400, INVALID, &[("fingerprint", &ten)]);
+        api.get("/artifacts/acme/many/fingerprint/bbbbb").await.refused(
+            400,
+            INVALID,
+            &[("fingerprint", &ten)],
+        );
         for wrong in ["aaaa", "AAAAA", "ggggg", &"a".repeat(65), "a@b"] {
             let refused = api.get(&format!("/artifacts/acme/shop/fingerprint/{wrong}")).await;
             let text = format!("String should match pattern '^[a-f0-9]{{5,64}}$' [input: {wrong}]");
@@ -209,13 +210,14 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
             json!({"message": "Artifact not found",
                    "errors": {"fingerprint": "no artifact named 'bbbbb' in flow 'shop' in organization 'acme'"}}),
         );
-        api.get("/artifacts/acme/none/fingerprint/bbbbb").await.expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+        api.get("/artifacts/acme/none/fingerprint/bbbbb")
+            .await
+            .expect(404, json!({"message": "Flow not found"}));
+    });
 }
 
-#[tokio::test]
-async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
+#[test]
+fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
     on_every_store(async |api| {
         for trail in ["one", "two"] {
             let mut body = report();
@@ -241,17 +243,18 @@ async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
             refused
                 .expect_exactly(400, json!({"message": INVALID, "errors": {"query.attestation_id": text}}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn get_commit_sha_returns_an_array_newest_first() {
+#[test]
+fn get_commit_sha_returns_an_array_newest_first() {
     on_every_store(async |api| {
-        for (digit, trail, commit) in [("a", "t1", COMMIT), ("b", "t2", COMMIT), ("c", "t2", &"0".repeat(40))] {
-            let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "trail_name": trail, "git_commit": commit,
-                              "build_url": "b", "commit_url": "c"});
-            api.post("/artifacts/acme/shop").json(body).await.created();
+        for (digit, trail, commit) in [("a", "t1", COMMIT), ("b", "t2", COMMIT), ("c", "t2", &"0".repeat(40))]
+        {
+            api.report("shop", digit.repeat(64))
+                .with(json!({"filename": digit, "trail_name": trail, "git_commit": commit}))
+                .await
+                .created();
         }
         let names = |names: &[&str]| names.iter().map(|name| json!({"filename": name})).collect::<Vec<_>>();
         let path = "/artifacts/acme/shop/commit_sha";
@@ -263,13 +266,14 @@ async fn get_commit_sha_returns_an_array_newest_first() {
         for wrong in ["ffff", "FFFFF", &"f".repeat(41)] {
             api.get(&format!("{path}/{wrong}")).await.expect(400, json!({"message": INVALID}));
         }
-        api.get("/artifacts/acme/none/commit_sha/fffff").await.expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+        api.get("/artifacts/acme/none/commit_sha/fffff")
+            .await
+            .expect(404, json!({"message": "Flow not found"}));
+    });
 }
 
-#[tokio::test]
-async fn get_latest_commit_is_the_newest_reports_or_empty() {
+#[test]
+fn get_latest_commit_is_the_newest_reports_or_empty() {
     on_every_store(async |api| {
         for (branch, commit) in [("main", "1".repeat(40)), ("dev", "2".repeat(40))] {
             let mut body = report();
@@ -290,18 +294,20 @@ async fn get_latest_commit_is_the_newest_reports_or_empty() {
         api.get("/artifacts/acme/none/aaaaa/latest_commit")
             .await
             .expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn artifacts_are_listed_newest_first_by_flow_and_repo() {
+#[test]
+fn artifacts_are_listed_newest_first_by_flow_and_repo() {
     on_every_store(async |api| {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "7", "provider": "github"});
-        for (digit, flow, repo) in [("a", "shop", Some(&repo)), ("b", "shop", None), ("c", "other", Some(&repo))] {
-            let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "build_url": "b", "commit_url": "c",
-                              "repo_info": repo});
-            api.post(&format!("/artifacts/acme/{flow}")).json(body).await.created();
+        for (digit, flow, repo) in
+            [("a", "shop", Some(&repo)), ("b", "shop", None), ("c", "other", Some(&repo))]
+        {
+            api.report(flow, digit.repeat(64))
+                .with(json!({"filename": digit, "repo_info": repo}))
+                .await
+                .created();
         }
         let names = |names: &[&str]| names.iter().map(|name| json!({"filename": name})).collect::<Vec<_>>();
         api.get("/artifacts/acme").await.expect(200, json!(names(&["c", "b", "a"])));
@@ -312,8 +318,7 @@ async fn artifacts_are_listed_newest_first_by_flow_and_repo() {
         api.get("/artifacts/acme?repo_name=none").await.expect(404, json!({"message": "Repo not found"}));
         api.get("/artifacts/acme?flow_name=none").await.expect(404, json!({"message": "Flow not found"}));
         api.get("/artifacts/acme?flow_name=a%20b").await.expect(400, json!({"message": INVALID}));
-    })
-    .await;
+    });
 }
 
 /// What a search says of its value: fingerprints and commits, each a digit.
@@ -327,17 +332,15 @@ fn resolved(kind: &str, fingerprints: &[&str], commits: &[&str]) -> Value {
     json!({"type": kind, "full_match": full_match, "fingerprints": fingerprints, "commits": commits})
 }
 
-#[tokio::test]
-async fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
+#[test]
+fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.given_flow_with_template().await;
         api.given_artifact('a', "t").await;
         api.given_test('a', "t", true).await;
-        let again =
-            json!({"fingerprint": "a".repeat(64), "filename": "app", "build_url": "b", "commit_url": "d"});
         for _ in 0..2 {
-            api.post("/artifacts/acme/old").json(&again).await.created();
+            api.report("old", "a".repeat(64)).await.created();
         }
         for environment in ["test", "prod"] {
             api.report_running(environment, &[('a', &[1])]).await.created();
@@ -386,12 +389,11 @@ async fn a_search_finds_what_begins_so_in_each_flow_newest_first() {
         let flows = json!([{"fingerprint": "c".repeat(64)}, {"fingerprint": fingerprint, "flow": "web"}]);
         let several = json!({"resolved_to": resolved("multiple", &["c"], &["c"]), "artifacts": flows});
         api.get("/search/acme/sha/ccccc").await.expect(200, several);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_search_finds_what_has_run_and_was_never_reported() {
+#[test]
+fn a_search_finds_what_has_run_and_was_never_reported() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         for environment in ["prod", "test"] {
@@ -412,12 +414,11 @@ async fn a_search_finds_what_has_run_and_was_never_reported() {
             ],
         });
         assert_eq!(found["artifacts"], json!([artifact]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_search_takes_5_to_64_hex_digits_and_says_when_nothing_begins_so() {
+#[test]
+fn a_search_takes_5_to_64_hex_digits_and_says_when_nothing_begins_so() {
     on_every_store(async |api| {
         api.post("/artifacts/acme/shop").json(report()).await.created();
         for value in ["fffff", &"f".repeat(40), &"f".repeat(64), &format!("{}b", "a".repeat(63))] {
@@ -432,12 +433,11 @@ async fn a_search_takes_5_to_64_hex_digits_and_says_when_nothing_begins_so() {
             let expected = json!({"message": INVALID, "errors": {"search_value": text}});
             api.get(&format!("/search/acme/sha/{wrong}")).await.expect_exactly(400, expected);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_search_shows_100_of_each_and_counts_all() {
+#[test]
+fn a_search_shows_100_of_each_and_counts_all() {
     with_every_store(async |api, _| {
         let fingerprint = |number: u64| format!("abcde{number:059x}");
         for number in 0..101 {
@@ -455,6 +455,5 @@ async fn a_search_shows_100_of_each_and_counts_all() {
             Vec::from_iter(found["artifacts"].as_array().unwrap().iter().map(|one| &one["fingerprint"]));
         let newest = Vec::from_iter((1..101).rev().map(|number| json!(fingerprint(number))));
         assert_eq!(shown, Vec::from_iter(&newest));
-    })
-    .await;
+    });
 }

@@ -21,8 +21,8 @@ fn scan(name: &str) -> String {
     )
 }
 
-#[tokio::test]
-async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
+#[test]
+fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -42,18 +42,22 @@ async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
             assert_eq!(asserted.get(absent), None, "{absent}");
         }
         let page = asserted["html_url"].as_str().unwrap();
-        assert!(page.contains(&format!("/acme/flows/web/artifacts/{}?artifact_id=", fingerprint('1'))), "{page}");
+        assert!(
+            page.contains(&format!("/acme/flows/web/artifacts/{}?artifact_id=", fingerprint('1'))),
+            "{page}"
+        );
         assert_eq!(asserted["flows"][0]["html_url"], page);
         api.given_test('1', "t", true).await;
         assert_eq!(api.asserted("").await["compliant"], true);
 
-        let elsewhere = json!({
-            "fingerprint": fingerprint('1'), "filename": "api:1", "build_url": "", "commit_url": "", "trail_name": "u",
-        });
-        api.post("/artifacts/acme/shop").json(&elsewhere).await.created();
-        let failing = json!({"attestation_name": "audit", "is_compliant": false}).to_string();
-        let attest = api.post("/attestations/acme/shop/trail/u/generic");
-        attest.form(&[("name=\"data_json\"", &failing)]).await.created();
+        api.report("shop", fingerprint('1'))
+            .with(json!({"filename": "api:1", "trail_name": "u"}))
+            .await
+            .created();
+        api.attest_in("shop", "u", "generic")
+            .data(json!({"attestation_name": "audit", "is_compliant": false}))
+            .await
+            .created();
         let both = api.asserted("").await;
         let told = |flow: &Value| (flow["flow"].clone(), flow["compliant"].clone());
         let flows = Vec::from_iter(both["flows"].as_array().unwrap().iter().map(told));
@@ -61,28 +65,27 @@ async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to() {
         assert_eq!((&both["compliant"], &both["flow"]), (&json!(false), &json!("web")));
         // What its trail has counts for it, and is told with it.
         let lines = &both["flows"][1]["compliance_status"]["attestations_statuses"];
-        assert_eq!((&lines[0]["attestation_name"], &lines[0]["is_compliant"]), (&json!("audit"), &json!(false)));
+        assert_eq!(
+            (&lines[0]["attestation_name"], &lines[0]["is_compliant"]),
+            (&json!("audit"), &json!(false))
+        );
         assert_eq!(api.asserted("?flow_name=web").await["compliant"], true);
         assert_eq!(api.asserted("?flow_name=shop").await["flow"], "shop");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_to_a_flow_as_a_whole_is_asserted_without_lines() {
+#[test]
+fn a_report_to_a_flow_as_a_whole_is_asserted_without_lines() {
     on_every_store(async |api| {
-        let artifact =
-            json!({"fingerprint": fingerprint('1'), "filename": "api:1", "build_url": "", "commit_url": ""});
-        api.post("/artifacts/acme/web").json(&artifact).await.created();
+        api.report("web", fingerprint('1')).with(json!({"filename": "api:1"})).await.created();
         let asserted = api.asserted("").await;
         assert_eq!((&asserted["trail"], &asserted["compliant"]), (&json!(""), &json!(true)));
         assert_eq!(asserted["compliance_status"], Value::Null);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
+#[test]
+fn an_environment_asserts_by_its_policies_and_its_allowlist() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -122,15 +125,17 @@ async fn an_environment_asserts_by_its_policies_and_its_allowlist() {
         assert_eq!(gate["compliant"], true);
         assert_eq!(statuses(&gate), [r#""compliance" "COMPLIANT""#, r#""scanned" "NON-COMPLIANT""#]);
         assert_eq!(gate["allow_listing"]["description"], "it is known");
-        assert!(gate["allow_listing"]["allowlist_id"].is_string() && gate["allow_listing"]["timestamp"].is_number());
+        assert!(
+            gate["allow_listing"]["allowlist_id"].is_string()
+                && gate["allow_listing"]["timestamp"].is_number()
+        );
         // It is allowed there alone.
         assert_eq!(api.asserted("?policy_name=scanned").await["compliant"], false);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not() {
+#[test]
+fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not() {
     on_every_store(async |api| {
         api.given_artifact('1', "t").await;
         for (name, text) in [("b", PROVENANCE), ("a", &scan("scan"))] {
@@ -143,16 +148,15 @@ async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not() 
         let policies = Vec::from_iter(asserted["policy_evaluations"].as_array().unwrap().iter().map(told));
         let told = |name: &str, status: &str| (json!(name), json!(1), json!(status));
         assert_eq!(policies, [told("b", "COMPLIANT"), told("a", "NON-COMPLIANT")]);
-        let attest = api.post("/attestations/acme/web/trail/t/generic");
+        let attest = api.attest_in("web", "t", "generic");
         let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
-        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        attest.data(&data).await.created();
         assert_eq!(api.asserted("?policy_name=b&policy_name=a").await["compliant"], true);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_cannot_be_asserted_says_why() {
+#[test]
+fn what_cannot_be_asserted_says_why() {
     on_every_store(async |api| {
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod"]).await;
@@ -181,16 +185,17 @@ async fn what_cannot_be_asserted_says_why() {
             let refused = json!({"message": "Input payload validation failed"});
             api.get(&format!("/asserts/acme/fingerprint/{short}")).await.expect(400, refused);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_allowed_may_run_though_nobody_reported_it() {
+#[test]
+fn what_is_allowed_may_run_though_nobody_reported_it() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.put_policy("provenance", PROVENANCE).await.created();
-        let waived = format!("{PROVENANCE}    exceptions:\n      - if: ${{{{ matches(artifact.name, '^agent$') }}}}\n");
+        let waived = format!(
+            "{PROVENANCE}    exceptions:\n      - if: ${{{{ matches(artifact.name, '^agent$') }}}}\n"
+        );
         api.put_policy("waived", &waived).await.created();
         for policy in ["provenance", "waived"] {
             api.attach("prod", policy).await;
@@ -226,12 +231,11 @@ async fn what_is_allowed_may_run_though_nobody_reported_it() {
         assert_eq!(api.asserted("?environment_name=prod&flow_name=empty").await, asserted);
         let missing = json!({"message": "Artifact not found"});
         api.get(&format!("{of_one}?environment_name=test&flow_name=empty")).await.expect(404, missing);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_environment_without_policies_asks_not_what_an_artifact_is_called() {
+#[test]
+fn an_environment_without_policies_asks_not_what_an_artifact_is_called() {
     with_every_store(async |api: Api, store| {
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod", "free"]).await;
@@ -243,12 +247,11 @@ async fn an_environment_without_policies_asks_not_what_an_artifact_is_called() {
             api.asserted(&format!("?environment_name={environment}")).await;
             assert_eq!(take_counts(&answered, ["artifacts_by_id"]), [reports], "{environment}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_environment_asks_the_policies_of_its_members() {
+#[test]
+fn a_logical_environment_asks_the_policies_of_its_members() {
     on_every_store(async |api| {
         api.given_artifact('1', "t").await;
         api.given_environments("docker", &["prod", "test", "gone"]).await;
@@ -280,17 +283,14 @@ async fn a_logical_environment_asks_the_policies_of_its_members() {
         // It has no allowlist of its own.
         api.put("/allowlists/acme/all").json(&allowed).await.refuses_field(400, "env_name");
         assert_eq!(api.get("/allowlists/acme").await.ok().as_array().unwrap().len(), 1);
-        let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
-        let attest = api.post("/attestations/acme/web/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        api.generic("web", "scan", true).await.created();
         assert_eq!(asserted().await, (true, vec![provenance, scanned("COMPLIANT")]));
-    })
-    .await;
+    });
 }
 
 /// One member has policies, the next has none: for that one the flows decide, as they do where it is asked alone.
-#[tokio::test]
-async fn members_without_policies_ask_the_flows_beside_the_policies_of_others() {
+#[test]
+fn members_without_policies_ask_the_flows_beside_the_policies_of_others() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -302,9 +302,7 @@ async fn members_without_policies_ask_the_flows_beside_the_policies_of_others() 
         api.attach("prod", "provenance").await;
         for members in [["prod", "free"], ["prod", "strict"]] {
             let name = members[1].replace("free", "one").replace("strict", "two");
-            let all =
-                json!({"name": name, "type": "logical", "description": "", "included_environments": members});
-            api.put("/environments/acme").json(&all).await.created();
+            api.put_logical(name, &members).await.created();
         }
         for compliant in [false, true] {
             if compliant {
@@ -322,13 +320,12 @@ async fn members_without_policies_ask_the_flows_beside_the_policies_of_others() 
                 assert_eq!(together["policy_evaluations"][0]["status"], "COMPLIANT");
             }
         }
-    })
-    .await;
+    });
 }
 
 /// A flow that was called so is not left out by another name.
-#[tokio::test]
-async fn neither_renaming_nor_archiving_a_flow_waives_what_it_had_to_comply_with() {
+#[test]
+fn neither_renaming_nor_archiving_a_flow_waives_what_it_had_to_comply_with() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let but = |name: &str| {
@@ -361,12 +358,11 @@ async fn neither_renaming_nor_archiving_a_flow_waives_what_it_had_to_comply_with
         gate("it is called so again", [false, false]).await;
         api.put("/flows/acme/web/archive").await.ok();
         gate("it is archived", [false, false]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environment_does() {
+#[test]
+fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environment_does() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -386,26 +382,27 @@ async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environmen
             api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": compliant}));
             assert_eq!(gate("?environment_name=prod").await, compliant, "{policy}");
             assert_eq!(gate(&format!("?policy_name={policy}")).await, compliant, "{policy}");
-            let detach = api.delete("/environments/acme/prod/policies").json(json!({"policy_names": [policy]}));
+            let detach =
+                api.delete("/environments/acme/prod/policies").json(json!({"policy_names": [policy]}));
             detach.await.expect_exactly(200, json!("OK"));
         }
         // Reports of several names agree, or the exception waives nothing.
         api.report_running("prod", &[]).await;
-        let elsewhere = json!({
-            "fingerprint": fingerprint('1'), "filename": "other", "build_url": "", "commit_url": "", "trail_name": "t",
-        });
-        api.post("/artifacts/acme/shop").json(&elsewhere).await.created();
+        api.report("shop", fingerprint('1'))
+            .with(json!({"filename": "other", "trail_name": "t"}))
+            .await
+            .created();
         assert!(!gate("?policy_name=reported").await);
         let asserted = api.asserted("?policy_name=reported").await;
-        let reason = &asserted["policy_evaluations"][0]["rule_evaluations"][1]["resolutions"][0]["context"]["reason"];
+        let reason =
+            &asserted["policy_evaluations"][0]["rule_evaluations"][1]["resolutions"][0]["context"]["reason"];
         assert!(reason.as_str().unwrap().contains("it does not hold alike"), "{reason}");
-    })
-    .await;
+    });
 }
 
 /// Each rule has to hold by each name, whatever the order of the report, and re-evaluations know all names.
-#[tokio::test]
-async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
+#[test]
+fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -435,20 +432,26 @@ async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
                 (&["agent:1"], true),
                 (&["agent:1", "shop:1", "agent:1", "agent:0"], false),
             ] {
-                let element = |name: &&str| json!({"digests": {*name: fingerprint('1')}, "creationTimestamp": 1});
+                let element =
+                    |name: &&str| json!({"digests": {*name: fingerprint('1')}, "creationTimestamp": 1});
                 let apart = Vec::from_iter(names.iter().map(element));
                 let together: serde_json::Map<_, _> =
                     names.iter().map(|name| ((*name).to_owned(), json!(fingerprint('1')))).collect();
                 for artifacts in [json!(apart), json!([{"digests": together, "creationTimestamp": 1}])] {
-                    let report = api.put(&format!("/environments/acme/{environment}/report/docker"));
-                    let reply = report.json(json!({ "artifacts": artifacts })).await;
+                    let reply = api
+                        .put(&format!("/environments/acme/{environment}/report/docker"))
+                        .json(json!({ "artifacts": artifacts }))
+                        .await;
                     assert!(reply.status.is_success(), "{reply:?}");
                     expect(compliant, &artifacts).await;
                 }
             }
             let snapshot = expect(false, &"the last").await;
             let artifact = &snapshot["artifacts"][0];
-            assert_eq!((&artifact["name"], &artifact["other_names"]), (&json!("agent:1"), &json!(["agent:0", "shop:1"])));
+            assert_eq!(
+                (&artifact["name"], &artifact["other_names"]),
+                (&json!("agent:1"), &json!(["agent:0", "shop:1"]))
+            );
             let reason = "it does not hold alike for the artifact's names 'agent:0', 'agent:1', 'shop:1'";
             assert!(artifact["reasons_for_incompliance"].to_string().contains(reason), "{artifact}");
             let policy = [waives.as_str(), leaves_out][usize::from(environment == "leaves-out")];
@@ -456,13 +459,12 @@ async fn an_artifact_that_runs_under_several_names_has_to_comply_by_each() {
             let again = expect(false, &"another version").await;
             assert_eq!(again["index"].as_u64(), snapshot["index"].as_u64().map(|index| index + 1));
         }
-    })
-    .await;
+    });
 }
 
 /// By a name that comes to others the gate waives nothing, also where the snapshot's own verdict does not change.
-#[tokio::test]
-async fn the_gate_knows_a_name_more_by_which_an_artifact_runs() {
+#[test]
+fn the_gate_knows_a_name_more_by_which_an_artifact_runs() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -474,19 +476,20 @@ async fn the_gate_knows_a_name_more_by_which_an_artifact_runs() {
         {
             let element = |name: &&str| json!({"digests": {*name: fingerprint('1')}, "creationTimestamp": 1});
             let artifacts = Vec::from_iter(names.iter().map(element));
-            let report = api.put("/environments/acme/prod/report/docker");
-            let reply = report.json(json!({ "artifacts": artifacts })).await;
+            let reply = api
+                .put("/environments/acme/prod/report/docker")
+                .json(json!({ "artifacts": artifacts }))
+                .await;
             assert!(reply.status.is_success(), "{reply:?}");
             api.expect_snapshots("prod", snapshots).await;
             let gate = api.asserted("?policy_name=waives").await;
             assert_eq!(gate["compliant"], compliant, "{names:?} {gate}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_artifact_whose_name_the_template_does_not_know_says_so() {
+#[test]
+fn an_artifact_whose_name_the_template_does_not_know_says_so() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         let artifact = json!({
@@ -494,14 +497,17 @@ async fn an_artifact_whose_name_the_template_does_not_know_says_so() {
             "build_url": "", "commit_url": "",
         });
         api.post("/artifacts/acme/web").json(&artifact).await.created();
-        let why = "The template expects no artifact named 'mistyped', so that it needs only what the trail needs";
+        let why =
+            "The template expects no artifact named 'mistyped', so that it needs only what the trail needs";
         let asserted = api.asserted("").await;
-        assert_eq!((&asserted["compliant"], &asserted["compliance_status"]["state_info"]), (&json!(true), &json!(why)));
+        assert_eq!(
+            (&asserted["compliant"], &asserted["compliance_status"]["state_info"]),
+            (&json!(true), &json!(why))
+        );
         let shown = api.get(&format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'))).await.ok();
         assert_eq!(shown["state"], "COMPLIANT");
         assert!(shown["state_info"].as_str().unwrap().contains(why), "{shown}");
         let listed = json!({"artifacts_statuses": {"mistyped": {"status": "COMPLIANT", "state_info": why}}});
         api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": listed}));
-    })
-    .await;
+    });
 }

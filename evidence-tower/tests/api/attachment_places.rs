@@ -27,7 +27,7 @@ async fn attest(api: &Api, file: &str) -> u16 {
     let document = json!({"attestation_name": "one", "is_compliant": true}).to_string();
     let parts =
         [("name=\"data_json\"", document.as_str()), ("name=\"attachment_file\"; filename=\"a\"", file)];
-    api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.status.as_u16()
+    api.attest_in("shop", "t", "generic").form(&parts).await.status.as_u16()
 }
 
 fn files_in(directory: &Path) -> usize {

@@ -31,8 +31,8 @@ fn full() -> Value {
     })
 }
 
-#[tokio::test]
-async fn a_type_answers_all_that_it_was_made_with() {
+#[test]
+fn a_type_answers_all_that_it_was_made_with() {
     on_every_store(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.expect_exactly(201, json!("OK"));
         let found = api.get(REVIEW).await.ok();
@@ -56,12 +56,11 @@ async fn a_type_answers_all_that_it_was_made_with() {
         assert_eq!(found, expected);
         assert!(found["created_at"].is_number());
         assert_eq!(api.get(LIST).await.ok(), json!([expected]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
+#[test]
+fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
     on_every_store(async |api| {
         for sent in
             [json!({"name": "review"}), json!({"name": "review", "description": null, "evaluator": null})]
@@ -75,12 +74,11 @@ async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
             "evaluator": {"content_type": "default"}, "summary": null,
         });
         assert_eq!(found["versions"], json!([version]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_change_adds_a_version_and_the_same_again_does_not() {
+#[test]
+fn every_change_adds_a_version_and_the_same_again_does_not() {
     on_every_store(async |api| {
         let with = |field: &str, value: Value| {
             let mut document = full();
@@ -110,12 +108,11 @@ async fn every_change_adds_a_version_and_the_same_again_does_not() {
                 .collect();
             assert_eq!(versions, (1..=newest).rev().collect::<Vec<_>>(), "after step {position}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_version_is_selected_without_who_made_the_type_and_when() {
+#[test]
+fn a_version_is_selected_without_who_made_the_type_and_when() {
     on_every_store(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.created();
         post(&api, &full(), None).await.created();
@@ -131,8 +128,7 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
         for version in ["", "x", "1.5", "9223372036854775808"] {
             api.get(&format!("{REVIEW}?version={version}")).await.refuses_field(400, "query.version");
         }
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -167,8 +163,8 @@ async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for()
     assert_eq!(about_versions(), ["_sizes", "s_by_number"], "one of them");
 }
 
-#[tokio::test]
-async fn types_are_listed_newest_first() {
+#[test]
+fn types_are_listed_newest_first() {
     on_every_store(async |api| {
         assert_eq!(api.get(LIST).await.ok(), json!([]));
         for name in ["b", "a", "c"] {
@@ -176,12 +172,11 @@ async fn types_are_listed_newest_first() {
         }
         post(&api, &json!({"name": "b", "description": "newer"}), None).await.created();
         api.get(LIST).await.expect(200, json!([{"name": "c"}, {"name": "a"}, {"name": "b"}]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_document_is_closed_and_its_fields_are_checked() {
+#[test]
+fn the_document_is_closed_and_its_fields_are_checked() {
     on_every_store(async |api| {
         let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\-_~.]*$'";
         let refused = [
@@ -214,12 +209,11 @@ async fn the_document_is_closed_and_its_fields_are_checked() {
         let rule = format!("\"{}\"", "x".repeat(4094));
         let longest = json!({"name": "a-_~.9", "evaluator": {"rules": [rule]}});
         post(&api, &longest, None).await.created();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
+#[test]
+fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
     on_every_store(async |api| {
         let missing = "Field required [input: None]";
         api.post(LIST).json(full()).await.refused(400, INVALID, &[("data_json", missing)]);
@@ -229,12 +223,11 @@ async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
             post(&api, &full(), Some(schema)).await.refuses_field(400, "type_schema");
         }
         assert_eq!(api.get(LIST).await.ok(), json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_rule_may_not_say_is_named_and_nothing_is_kept() {
+#[test]
+fn what_a_rule_may_not_say_is_named_and_nothing_is_kept() {
     on_every_store(async |api| {
         let deep = format!("{}1{}", "(".repeat(2_000), ")".repeat(2_000));
         let refused = [
@@ -259,12 +252,11 @@ async fn what_a_rule_may_not_say_is_named_and_nothing_is_kept() {
         // What is not run is kept as it is.
         let unused = json!({"name": "a", "evaluator": {"content_type": "default", "rules": ["env"]}});
         post(&api, &unused, None).await.created();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_rules_of_a_type_are_bounded_together() {
+#[test]
+fn the_rules_of_a_type_are_bounded_together() {
     on_every_store(async |api| {
         let typed = |rules: Vec<String>| json!({"name": "a", "evaluator": {"rules": rules}});
         let patterns = |many: usize| vec!["test(\"^a+$\")".to_owned(); many];
@@ -273,12 +265,11 @@ async fn the_rules_of_a_type_are_bounded_together() {
         let long = |many: usize| vec![format!("[{}.]", ".,".repeat(100)); many];
         post(&api, &typed(long(50)), None).await.created();
         post(&api, &typed(long(100)), None).await.refuses_field(400, "evaluator.rules[81]");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept() {
+#[test]
+fn what_a_schema_may_not_say_is_named_and_nothing_is_kept() {
     on_every_store(async |api| {
         let refused = [
             (r#"{"properties": {"a": {"$ref": "https://example.com/s"}}}"#, "at /properties/a/$ref: "),
@@ -296,12 +287,11 @@ async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept() {
             reply.refuses_field(400, "type_schema");
         }
         assert_eq!(api.get(LIST).await.ok(), json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn reading_takes_any_role_and_writing_the_right_to_write() {
+#[test]
+fn reading_takes_any_role_and_writing_the_right_to_write() {
     on_every_store(async |api| {
         post(&api, &full(), None).await.created();
         let document = full().to_string();
@@ -322,8 +312,7 @@ async fn reading_takes_any_role_and_writing_the_right_to_write() {
                 "no custom attestation type named 'other' in organization 'acme'",
             )],
         );
-    })
-    .await;
+    });
 }
 
 async fn attest(api: &Api, data: &Value) -> Reply {
@@ -331,8 +320,8 @@ async fn attest(api: &Api, data: &Value) -> Reply {
         .await
 }
 
-#[tokio::test]
-async fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdict() {
+#[test]
+fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdict() {
     on_every_store(async |api| {
         let missing = json!({
             "message": "Custom attestation type not found",
@@ -361,13 +350,12 @@ async fn data_of_a_type_are_evaluated_by_its_latest_version_and_keep_their_verdi
              "attestation_type": "custom:review", "type_name": "review"},
         ]);
         api.get("/attestations/acme/shop/trail/t/r").await.expect(200, expected);
-    })
-    .await;
+    });
 }
 
 /// A schema that recurses, rules with definitions, patterns and the time of the record, and a summary.
-#[tokio::test]
-async fn a_summary_is_shown_with_the_attestation_and_has_no_part_in_the_verdict() {
+#[test]
+fn a_summary_is_shown_with_the_attestation_and_has_no_part_in_the_verdict() {
     on_every_store(async |api| {
         let schema = r##"{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
             "properties": {"suite": {"$ref": "#/definitions/suite"}},
@@ -419,12 +407,11 @@ async fn a_summary_is_shown_with_the_attestation_and_has_no_part_in_the_verdict(
         attest(&api, &json!({})).await.created();
         let found = api.get("/attestations/acme/shop/trail/t/r").await.ok();
         assert_eq!(found[0].get("summary"), None);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn data_that_do_not_fit_are_refused_and_nothing_is_recorded() {
+#[test]
+fn data_that_do_not_fit_are_refused_and_nothing_is_recorded() {
     on_every_store(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.created();
         for data in [json!({"ok": 1}), json!([]), json!("{"), json!(""), json!(r#"{"ok":true,"ok":true}"#)] {
@@ -440,13 +427,12 @@ async fn data_that_do_not_fit_are_refused_and_nothing_is_recorded() {
             api.attest("custom", &document).await.refuses_field(400, name);
         }
         api.get("/trails/acme/shop/t").await.expect(404, json!({}));
-    })
-    .await;
+    });
 }
 
 /// What ends a process, or keeps a core, where rules are run without limits.
-#[tokio::test]
-async fn rules_that_never_end_or_grow_without_end_are_not_true() {
+#[test]
+fn rules_that_never_end_or_grow_without_end_are_not_true() {
     on_every_store(async |api| {
         let rules = [
             ("[range(0; 1e9)] | length > 0", "fuel"),
@@ -477,12 +463,11 @@ async fn rules_that_never_end_or_grow_without_end_are_not_true() {
             let version = json!({"name": "review", "evaluator": {"rules": [rule]}});
             post(&api, &version, None).await.refuses_field(400, "evaluator.rules[0]");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_archived_type_takes_no_attestations_and_stays_readable() {
+#[test]
+fn an_archived_type_takes_no_attestations_and_stays_readable() {
     on_every_store(async |api| {
         post(&api, &full(), None).await.created();
         attest(&api, &json!({"ok": true})).await.created();
@@ -507,6 +492,5 @@ async fn an_archived_type_takes_no_attestations_and_stays_readable() {
         assert_eq!((&found["archived"], found["versions"].as_array().map(Vec::len)), (&json!(true), Some(1)));
         api.get("/attestations/acme/shop/trail/t/r").await.expect(200, json!([{"is_compliant": true}]));
         api.put("/custom-attestation-types/acme/none/archive").await.expect(404, json!({}));
-    })
-    .await;
+    });
 }

@@ -35,8 +35,8 @@ fn document() -> Value {
     })
 }
 
-#[tokio::test]
-async fn post_pull_request_adds_the_attestation_and_what_it_names() {
+#[test]
+fn post_pull_request_adds_the_attestation_and_what_it_names() {
     on_every_store(async |api| {
         api.attest("pull_request", &document()).await.expect_exactly(201, json!("OK"));
         let mut answered = pull_request();
@@ -49,16 +49,23 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
             "user_data": {"k": "v"}, "flow_name": "shop", "trail_name": "t", "reported_by": "jane", "attachments": [],
             "git_commit_info": {"sha1": COMMIT, "timestamp": 5, "branch": "main"}, "evidence_archive_fingerprint": null,
         }]);
-        let found = api.get("/attestations/acme/shop/trail/t/review").await.expect(200, expected.clone()).ok();
+        let found =
+            api.get("/attestations/acme/shop/trail/t/review").await.expect(200, expected.clone()).ok();
         let id = found[0]["attestation_id"].as_str().unwrap();
-        api.get(&format!("/attestations/acme?attestation_id={id}")).await.expect(200, json!({"data": expected}));
+        api.get(&format!("/attestations/acme?attestation_id={id}"))
+            .await
+            .expect(200, json!({"data": expected}));
         api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
 
         // Among an artifact's evidence it looks the same.
         let fingerprint = "f".repeat(64);
-        let artifact = json!({"fingerprint": fingerprint, "filename": "a", "git_commit": COMMIT, "trail_name": "t",
-                              "build_url": "https://b/1", "commit_url": "https://c/1"});
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.report("shop", fingerprint)
+            .with(json!({
+                "filename": "a", "git_commit": COMMIT, "trail_name": "t", "build_url": "https://b/1",
+                "commit_url": "https://c/1",
+            }))
+            .await
+            .created();
         let mut about = document();
         about["artifact_fingerprint"] = json!(fingerprint);
         api.attest("pull_request", &about).await.created();
@@ -66,12 +73,11 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
         answered[0]["approvers"][0]["timestamp"] = json!(3);
         let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{fingerprint}")).await;
         artifact.expect(200, json!({"evidence": {"review": {"pull_requests": answered}}}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
+#[test]
+fn a_pull_request_may_be_sent_back_as_it_was_answered() {
     on_every_store(async |api| {
         api.attest("pull_request", &document()).await.created();
         let path = "/attestations/acme/shop/trail/t/review";
@@ -86,12 +92,11 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
         again["pull_requests"] = answered;
         let refused = api.attest("pull_request", &again).await;
         refused.refuses_field(400, "pull_requests[0].approvers[0].username");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
+#[test]
+fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
     on_every_store(async |api| {
         let mut sent = document();
         let mut pull_request = sent["pull_requests"][0].clone();
@@ -113,12 +118,11 @@ async fn a_null_among_pull_requests_or_approvers_is_skipped_and_counted() {
             (&answered[0]["is_compliant"], &answered[0]["pull_requests"]),
             (&json!(false), &json!([]))
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_could_improve_a_verdict_is_never_skipped() {
+#[test]
+fn what_could_improve_a_verdict_is_never_skipped() {
     on_every_store(async |api| {
         let suite = json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1});
         let issue = json!({"issue_id": "A-1", "issue_url": "u", "issue_exists": true});
@@ -144,12 +148,11 @@ async fn what_could_improve_a_verdict_is_never_skipped() {
             sent.as_object_mut().unwrap().extend(claim.as_object().unwrap().clone());
             api.attest(kind, &sent).await.refuses_field(400, field);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn field_git_provider_takes_the_repo_providers_and_azure() {
+#[test]
+fn field_git_provider_takes_the_repo_providers_and_azure() {
     on_every_store(async |api| {
         let providers = [
             "github",
@@ -175,12 +178,11 @@ async fn field_git_provider_takes_the_repo_providers_and_azure() {
             body["git_provider"] = wrong;
             api.attest("pull_request", &body).await.refuses_field(400, "git_provider");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn no_pull_request_is_not_compliant() {
+#[test]
+fn no_pull_request_is_not_compliant() {
     on_every_store(async |api| {
         for none in [json!([]), Value::Null] {
             let mut body = document();
@@ -193,29 +195,31 @@ async fn no_pull_request_is_not_compliant() {
         let missing =
             json!({"message": INVALID, "errors": {"pull_requests": "Field required [input: None]"}});
         api.attest("pull_request", &body).await.expect_exactly(400, missing);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn test_results_decide_by_failures_and_errors() {
+#[test]
+fn test_results_decide_by_failures_and_errors() {
     on_every_store(async |api| {
         let suite = |failures: i64| json!({"name": "s", "failures": failures, "errors": 0, "skipped": 1, "total": 5, "duration": 0.5});
         let body = |suites: Value| json!({"attestation_name": "unit", "junit_results": suites});
         api.attest("junit", &body(json!([suite(0)]))).await.created();
         api.attest("junit", &body(json!([suite(0), suite(1)]))).await.created();
-        let verdicts = json!([{"is_compliant": false, "junit_results": [suite(0), suite(1)]}, {"is_compliant": true}]);
+        let verdicts =
+            json!([{"is_compliant": false, "junit_results": [suite(0), suite(1)]}, {"is_compliant": true}]);
         api.get("/attestations/acme/shop/trail/t/unit").await.expect(200, verdicts);
         let mut wrong = suite(0);
         wrong["more"] = json!(1);
         let refused = api.attest("junit", &body(json!([wrong]))).await;
-        refused.expect(400, json!({"errors": {"junit_results[0].more": "Extra inputs are not permitted [input: 1]"}}));
-    })
-    .await;
+        refused.expect(
+            400,
+            json!({"errors": {"junit_results[0].more": "Extra inputs are not permitted [input: 1]"}}),
+        );
+    });
 }
 
-#[tokio::test]
-async fn issues_scans_and_analyses_decide_by_what_they_found() {
+#[test]
+fn issues_scans_and_analyses_decide_by_what_they_found() {
     on_every_store(async |api| {
         let issue = |exists: bool| json!({"issue_id": "ML-50", "issue_url": "u", "issue_exists": exists, "issue_fields": {"n": 1}});
         let project = |high: i64| json!({"low_count": 0, "medium_count": 0, "high_count": high});
@@ -280,16 +284,16 @@ async fn issues_scans_and_analyses_decide_by_what_they_found() {
             }
         }
         api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_scan_found_is_among_the_evidence_of_its_artifact() {
+#[test]
+fn what_a_scan_found_is_among_the_evidence_of_its_artifact() {
     on_every_store(async |api| {
         api.artifact("a", "cli").await;
         let counts = json!({"low_count": 1, "medium_count": 0, "high_count": 0});
-        let found = json!({"schema_version": 1, "tool": {"name": "Snyk", "version": "1"}, "results": [counts]});
+        let found =
+            json!({"schema_version": 1, "tool": {"name": "Snyk", "version": "1"}, "results": [counts]});
         let scan = json!({"attestation_name": "scan", "artifact_fingerprint": "a".repeat(64), "snyk_results": found});
         api.attest("snyk", &scan).await.created();
         let issue = json!({"issue_id": "ML-50", "issue_url": "u", "issue_exists": true});
@@ -300,12 +304,11 @@ async fn what_a_scan_found_is_among_the_evidence_of_its_artifact() {
             "issue": {"evidence_type": "jira", "is_compliant": true, "snyk_results": null, "jira_results": [issue]},
         }});
         api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_decision_keeps_the_version_that_its_control_had() {
+#[test]
+fn a_decision_keeps_the_version_that_its_control_had() {
     on_every_store(async |api| {
         let decide = |control: &str, is_compliant: bool| {
             let decision = json!({
@@ -315,7 +318,7 @@ async fn a_decision_keeps_the_version_that_its_control_had() {
             api.attest("system", &decision)
         };
         decide("SDLC-4", false).await.expect_exactly(201, json!("OK"));
-        api.post("/controls/acme").json(json!({"identifier": "SDLC-4", "name": "Review"})).await.created();
+        api.post_control("SDLC-4").await.created();
         decide("SDLC-4", true).await.created();
         api.put("/controls/acme/SDLC-4").json(json!({"name": "Code review"})).await.ok();
         decide("SDLC-4", false).await.created();
@@ -326,29 +329,32 @@ async fn a_decision_keeps_the_version_that_its_control_had() {
                 "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
             })
         };
-        let newest_first = json!([decision(json!(2), false), decision(json!(1), true), decision(Value::Null, false)]);
+        let newest_first =
+            json!([decision(json!(2), false), decision(json!(1), true), decision(Value::Null, false)]);
         api.get("/attestations/acme/shop/trail/t/reviewed").await.expect(200, newest_first);
         let state = json!({"compliance_state": "NON-COMPLIANT", "compliance_status": {"attestations_statuses": [
             {"attestation_name": "reviewed", "attestation_type": "system:decision", "is_compliant": false},
         ]}});
         api.get("/trails/acme/shop/t").await.expect(200, state);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
+#[test]
+fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
     on_every_store(async |api| {
         let types = api.get("/attestations/system-attestation-types").await.ok();
         let names = Vec::from_iter(types.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()));
         assert_eq!(names, ["decision", "sarif", "sbom"]);
-        let sbom = json!({"format": "spdx", "original_fingerprint": OF_ABC, "document": {"package_count": 7}});
+        let sbom =
+            json!({"format": "spdx", "original_fingerprint": OF_ABC, "document": {"package_count": 7}});
         let decision = json!({"is_compliant": true, "control": "c"});
-        let sarif = json!({"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan"}}, "results": []}]});
+        let sarif =
+            json!({"version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan"}}, "results": []}]});
         for (kind, data) in types.as_array().unwrap().iter().zip([&decision, &sarif, &sbom]) {
             let (name, version) = (&kind["name"], &kind["versions"][0]);
             assert_eq!(version["version"], 1);
-            let is_valid = |data: &Value| jsonschema::validator_for(&version["type_schema"]).unwrap().is_valid(data);
+            let is_valid =
+                |data: &Value| jsonschema::validator_for(&version["type_schema"]).unwrap().is_valid(data);
             let mut broken = vec![json!([]), json!({})];
             for field in version["type_schema"]["required"].as_array().unwrap() {
                 let mut without = data.clone();
@@ -356,12 +362,15 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
                 broken.push(without);
             }
             let attest = |data: Value| {
-                api.attest("system", &json!({"attestation_name": name, "type_name": name, "attestation_data": data}))
+                api.attest(
+                    "system",
+                    &json!({"attestation_name": name, "type_name": name, "attestation_data": data}),
+                )
             };
             for sent in [data.clone(), json!(data.to_string())] {
                 let document = json!({"attestation_name": name, "type_name": name, "attestation_data": sent});
                 let parts = [("name=\"data_json\"", &*document.to_string()), ATTACHED_ABC];
-                api.post("/attestations/acme/shop/trail/t/system").form(&parts).await.created();
+                api.attest_in("shop", "t", "system").form(&parts).await.created();
             }
             assert!(is_valid(data));
             for data in broken {
@@ -379,8 +388,7 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told() {
         let other = json!({"attestation_name": "x", "type_name": "spdx", "attestation_data": {}});
         let refused = json!({"message": INVALID, "errors": {"type_name": "Input should be 'decision', 'sbom' or 'sarif' [input: spdx]"}});
         api.attest("system", &other).await.expect_exactly(400, refused);
-    })
-    .await;
+    });
 }
 
 /// The SHA-256 of `abc`, and a file that says so.
@@ -389,8 +397,8 @@ const ATTACHED_ABC: (&str, &str) = ("name=\"attachment_file\"; filename=\"bill.j
 
 /// Templates and policies ask for bills of materials and for SARIF logs by either spelling of their types; answers have
 /// their summaries.
-#[tokio::test]
-async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
+#[test]
+fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
     on_every_store(async |api| {
         for (flow, sbom, sarif) in [("short", "sbom", "sarif"), ("long", "system:sbom", "system:sarif")] {
             let template = format!(
@@ -398,20 +406,27 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
             );
             let document = json!({"name": flow, "description": ""}).to_string();
             let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file]).await.created();
+            api.put("/flows/acme/template_file")
+                .data(&document)
+                .file("template_file", "t.yml", template.as_str())
+                .await
+                .created();
             let policy = format!(
                 "_schema: https://example.com/v1\nartifacts: {{attestations: [{{type: '{sbom}'}}, {{type: '{sarif}'}}]}}"
             );
             api.put_policy(flow, &policy).await.created();
-            let artifact = json!({
-                "trail_name": "t", "template_reference_name": "app", "fingerprint": "a".repeat(64), "filename": "x",
-                "build_url": "", "commit_url": "",
-            });
-            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            api.report(flow, "a".repeat(64))
+                .in_trail("t")
+                .with(json!({"template_reference_name": "app"}))
+                .await
+                .created();
             let attest = async |name: &str, kind: &str, data: Value, files: &[(&str, &str)]| {
-                let document = json!({"attestation_name": name, "type_name": kind, "attestation_data": data}).to_string();
-                let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/system"));
-                attest.form(&[&[("name=\"data_json\"", &*document)], files].concat()).await.created();
+                let document = json!({"attestation_name": name, "type_name": kind, "attestation_data": data})
+                    .to_string();
+                api.attest_in(flow, "t", "system")
+                    .form(&[&[("name=\"data_json\"", &*document)], files].concat())
+                    .await
+                    .created();
             };
             let is_compliant = async || {
                 let gate = format!("/asserts/acme/fingerprint/{}", "a".repeat(64));
@@ -420,24 +435,40 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
                 assert_eq!(by_policy["compliant"], by_flow, "{flow}");
                 by_flow
             };
-            let sbom_of = |fingerprint: &str| json!({
-                "format": "cyclonedx", "original_fingerprint": fingerprint,
-                "document": {"package_count": 7, "tools": ["syft"], "subject": {"name": "shop", "version": "1"}},
-            });
+            let sbom_of = |fingerprint: &str| {
+                json!({
+                    "format": "cyclonedx", "original_fingerprint": fingerprint,
+                    "document": {"package_count": 7, "tools": ["syft"], "subject": {"name": "shop", "version": "1"}},
+                })
+            };
             attest("bill", "sbom", sbom_of(OF_ABC), &[ATTACHED_ABC]).await;
             assert_eq!(is_compliant().await, json!(false), "{flow}: no scan");
-            let log = |results: Value| json!({
-                "version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan", "version": "2"}}, "results": results}],
-            });
-            attest("scan", "sarif", log(json!([{"level": "error"}, {"level": "note"}, {"kind": "pass"}])), &[]).await;
+            let log = |results: Value| {
+                json!({
+                    "version": "2.1.0", "runs": [{"tool": {"driver": {"name": "scan", "version": "2"}}, "results": results}],
+                })
+            };
+            attest(
+                "scan",
+                "sarif",
+                log(json!([{"level": "error"}, {"level": "note"}, {"kind": "pass"}])),
+                &[],
+            )
+            .await;
             assert_eq!(is_compliant().await, json!(false), "{flow}: findings");
             let scan = api.get(&format!("/attestations/acme/{flow}/trail/t/scan")).await.ok();
             let summary = json!({
                 "tools": [{"name": "scan", "version": "2"}], "error_count": 1, "warning_count": 0, "note_count": 1,
                 "none_count": 1, "suppressed_count": 0, "failed_run_count": 0,
             });
-            assert_eq!((&scan[0]["processed_sarif_results"], &scan[0]["is_compliant"]), (&summary, &json!(false)));
-            assert_eq!((&scan[0]["attestation_type"], &scan[0]["type_name"]), (&json!("system:sarif"), &json!("sarif")));
+            assert_eq!(
+                (&scan[0]["processed_sarif_results"], &scan[0]["is_compliant"]),
+                (&summary, &json!(false))
+            );
+            assert_eq!(
+                (&scan[0]["attestation_type"], &scan[0]["type_name"]),
+                (&json!("system:sarif"), &json!("sarif"))
+            );
             attest("scan", "sarif", log(json!([])), &[]).await;
             assert_eq!(is_compliant().await, json!(true), "{flow}");
             let bill = api.get(&format!("/attestations/acme/{flow}/trail/t/bill")).await.ok();
@@ -454,11 +485,13 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short() {
                 attest("bill", "sbom", sbom_of(fingerprint), files).await;
                 assert_eq!(is_compliant().await, json!(false), "{flow}: {reason}");
                 let bill = api.get(&format!("/attestations/acme/{flow}/trail/t/bill")).await.ok();
-                assert_eq!((&bill[0]["is_compliant"], &bill[0]["processed_sbom"]["reason"]), (&json!(false), &json!(reason)));
+                assert_eq!(
+                    (&bill[0]["is_compliant"], &bill[0]["processed_sbom"]["reason"]),
+                    (&json!(false), &json!(reason))
+                );
             }
         }
-    })
-    .await;
+    });
 }
 
 fn overriding(name: &str, kind: &str, verdict: bool) -> Value {
@@ -468,15 +501,15 @@ fn overriding(name: &str, kind: &str, verdict: bool) -> Value {
     })
 }
 
-#[tokio::test]
-async fn an_override_decides_in_its_trail_and_both_attestations_are_named() {
+#[test]
+fn an_override_decides_in_its_trail_and_both_attestations_are_named() {
     on_every_store(async |api| {
         let put = |body: Value| api.post("/attestations/acme/shop/trail/t/override").json(body);
         let status = async || {
             let trail = api.get("/trails/acme/shop/t").await.ok();
             (trail["compliance_state"].clone(), trail["compliance_status"]["attestations_statuses"].clone())
         };
-        api.attest("generic", &json!({"attestation_name": "scan", "is_compliant": false})).await.created();
+        api.generic("shop", "scan", false).await.created();
         let failed = api.get("/attestations/acme/shop/trail/t/scan").await.ok()[0]["attestation_id"].clone();
         put(overriding("scan", "generic", true)).await.expect_exactly(201, json!("OK"));
         let found = api.get("/attestations/acme/shop/trail/t/scan").await.ok();
@@ -509,12 +542,11 @@ async fn an_override_decides_in_its_trail_and_both_attestations_are_named() {
             );
         }
         assert_eq!(status().await.0, json!("NON-COMPLIANT"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_override_of_an_artifact_decides_about_that_alone() {
+#[test]
+fn an_override_of_an_artifact_decides_about_that_alone() {
     on_every_store(async |api| {
         api.artifact("a", "cli").await;
         api.artifact("b", "web").await;
@@ -529,15 +561,15 @@ async fn an_override_of_an_artifact_decides_about_that_alone() {
             "cli": {"is_compliant": true}, "web": {"is_compliant": false},
         }}});
         api.get("/trails/acme/shop/t").await.expect(200, states);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_override() {
+#[test]
+fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_override() {
     on_every_store(async |api| {
         api.artifact("a", "cli").await;
-        let suite = json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 1, "duration": 1.0});
+        let suite =
+            json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 1, "duration": 1.0});
         let of_artifact = |mut body: Value| {
             body["artifact_fingerprint"] = json!("a".repeat(64));
             body
@@ -560,16 +592,15 @@ async fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_over
         api.attest("junit", &report).await.created();
         let evidence = json!({"evidence": {"unit": {"is_compliant": false}}});
         api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_override_is_json_and_names_what_does_not_fit() {
+#[test]
+fn an_override_is_json_and_names_what_does_not_fit() {
     on_every_store(async |api| {
         let path = "/attestations/acme/shop/trail/t/override";
         let body = overriding("scan", "generic", true);
-        api.post(path).form(&[("name=\"data_json\"", &body.to_string())]).await.expect(415, json!({}));
+        api.post(path).data(&body).await.expect(415, json!({}));
         api.post(path).await.refuses_field(400, "body");
         for (name, value) in [
             ("attestation_name", json!("a b")),
@@ -588,12 +619,11 @@ async fn an_override_is_json_and_names_what_does_not_fit() {
             api.post(path).json(body).await.refuses_field(400, name);
         }
         api.get("/flows/acme/shop").await.expect(404, json!({}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_document_is_closed_and_validated() {
+#[test]
+fn the_document_is_closed_and_validated() {
     on_every_store(async |api| {
         let table = [
             (json!({"attestation_name": "a b"}), "attestation_name"),
@@ -618,12 +648,11 @@ async fn the_document_is_closed_and_validated() {
             api.attest("generic", &body).await.refuses_field(400, field);
         }
         api.get("/flows/acme/shop").await.expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
+#[test]
+fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let by_fingerprint =
@@ -653,12 +682,11 @@ async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
                               "history": [{"event": "cli reported"}, {"event": "foo evidence received"},
                                           {"event": "foo evidence received"}]});
         api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn reads_of_what_is_not_there() {
+#[test]
+fn reads_of_what_is_not_there() {
     on_every_store(async |api| {
         api.get("/attestations/acme/none/trail/t/x").await.expect(404, json!({"message": "Flow not found"}));
         api.flow("shop", TEMPLATE).await;
@@ -672,12 +700,11 @@ async fn reads_of_what_is_not_there() {
         let evidence =
             "/attestations/acme/shop/trail/t/attestation/00000000-0000-0000-0000-00000000/evidence";
         api.get(evidence).await.expect(404, json!({"message": "Attestation not found"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
+#[test]
+fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
     on_every_store(async |api| {
         let body = |name: &str| json!({"attestation_name": name, "is_compliant": true}).to_string();
         let path = "/attestations/acme/shop/trail/t/generic";
@@ -725,8 +752,7 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
         let id = attestation["attestation_id"].as_str().unwrap();
         let none = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
         none.expect(404, json!({"message": "This attestation has no evidence file attached."}));
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -747,8 +773,7 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
             let mut document = json!({"attestation_name": "scan", "is_compliant": true});
             document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
-            api.post(&format!("/attestations/acme/{flow}/trail/t/generic"))
-                .form(&[("name=\"data_json\"", &document.to_string()), file])
+            api.attest_in(flow, "t", "generic").data(&document).file("attachment_file", "a.txt", "evidence")
         };
         let repo = json!({"repo_info": {"name": "tags", "url": "https://git.example.com/tags"}});
         for (what, ask, status) in [

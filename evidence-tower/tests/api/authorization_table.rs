@@ -328,23 +328,27 @@ impl World {
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
         api.post("/custom-attestation-types/acme").form(&review).await.created();
-        api.post("/controls/acme").json(json!({"identifier": "c1", "name": "Review"})).await.created();
+        api.post_control("c1").await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let key =
             api.post("/service-accounts/acme/ci/api-keys").json(json!({"description": "x"})).await.created();
         for (flow, visibility) in [("shop", "private"), ("open", "public")] {
             let document = json!({"name": flow, "description": "", "visibility": visibility}).to_string();
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await.created();
-            let artifact = json!({
-                "trail_name": "t", "fingerprint": "a".repeat(64), "filename": "x", "git_commit": COMMIT,
-                "build_url": "", "commit_url": "",
-                "repo_info": {"name": "acme/shop", "url": "https://git.example.com/acme/shop"},
-            });
-            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            api.put("/flows/acme/template_file").data(&document).await.created();
+            api.report(flow, "a".repeat(64))
+                .with(json!({
+                    "trail_name": "t", "git_commit": COMMIT,
+                    "repo_info": {"name": "acme/shop", "url": "https://git.example.com/acme/shop"},
+                }))
+                .await
+                .created();
             let document = r#"{"attestation_name": "bar", "is_compliant": true}"#;
             let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
-            let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
-            attest.form(&[("name=\"data_json\"", document), file]).await.created();
+            api.attest_in(flow, "t", "generic")
+                .data(document)
+                .file("attachment_file", "a.txt", "hello")
+                .await
+                .created();
         }
         for (path, sent) in [("environments", ENVIRONMENT_ACTION), ("flows", FLOW_ACTION)] {
             let Json(text) = sent else { unreachable!() };
@@ -352,8 +356,7 @@ impl World {
         }
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
-        let decide = api.post("/attestations/acme/shop/trail/t/system");
-        decide.form(&[("name=\"data_json\"", decision)]).await.created();
+        api.attest_in("shop", "t", "system").data(decision).await.created();
         let Json(allowance) = ALLOWANCE else { unreachable!() };
         api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();

@@ -99,8 +99,8 @@ fn endless() -> (SentBody, Taken) {
     (StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync(), Taken(taken))
 }
 
-#[tokio::test]
-async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
+#[test]
+fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
     let deep = "[".repeat(10_000);
     let junk: [&[u8]; 7] = [b"{", b"{]", b" ", b"\"\xff\"", b"{\"a\":\"\xc3\"}", b"{} x", deep.as_bytes()];
     on_every_mount(async |api| {
@@ -114,12 +114,11 @@ async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
                 assert_eq!(fields, ["body"], "{method} {path}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_of_ours() {
+#[test]
+fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_of_ours() {
     on_every_mount(async |api| {
         for Reads { method, path, .. } in operations(false) {
             for bytes in ["null", "[]", "1", "\"x\"", "{\"name\":\"a\\u0000\"}", "{\"\\u0000\":1}"] {
@@ -127,12 +126,11 @@ async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_o
                 assert!(reply.status.is_client_error(), "{method} {path} {bytes}: {reply:?}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_foreign_type_or_coding_is_refused() {
+#[test]
+fn a_foreign_type_or_coding_is_refused() {
     on_every_mount(async |api| {
         let refused = json!({"message": "Unsupported media type"});
         for Reads { method, path, .. } in operations(false) {
@@ -145,12 +143,11 @@ async fn a_foreign_type_or_coding_is_refused() {
             let coded = ask().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
             coded.expect_exactly(415, refused.clone());
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it() {
+#[test]
+fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it() {
     on_every_mount(async |api| {
         for Reads { method, path, limit, .. } in operations(false) {
             let text = format!("Input should have at most {limit} bytes");
@@ -165,12 +162,11 @@ async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it()
             api.request(method.clone(), &path).body(body).await.expect_exactly(413, refused.clone());
             taken.at_most(limit + ZEROS.len() + THROWN_AWAY, &api, &path);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_json_of_exactly_the_limit_is_read() {
+#[test]
+fn a_json_of_exactly_the_limit_is_read() {
     on_every_mount(async |api| {
         for Reads { method, path, limit, .. } in operations(false) {
             for (length, refused) in [(limit, false), (limit + 1, true)] {
@@ -179,12 +175,11 @@ async fn a_json_of_exactly_the_limit_is_read() {
                 assert_eq!(reply.status == 413, refused, "{method} {path} with {length}: {reply:?}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_json_nests_64_levels_and_no_more() {
+#[test]
+fn a_json_nests_64_levels_and_no_more() {
     on_every_mount(async |api| {
         for (levels, status) in [(64, 201), (65, 400)] {
             // The body itself is the first.
@@ -193,15 +188,15 @@ async fn a_json_nests_64_levels_and_no_more() {
                 r#"{{"fingerprint": "{}", "filename": "x", "build_url": "", "commit_url": "", "user_data": {nested}}}"#,
                 "a".repeat(64)
             );
-            let reply = api.request(Method::POST, "/artifacts/acme/shop").bytes("application/json", body).await;
+            let reply =
+                api.request(Method::POST, "/artifacts/acme/shop").bytes("application/json", body).await;
             assert_eq!(reply.status, status, "{levels}: {reply:?}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_no_form_lacks_the_forms_parts() {
+#[test]
+fn what_is_no_form_lacks_the_forms_parts() {
     on_every_mount(async |api| {
         for Reads { method, path, .. } in operations(true) {
             let ask = || api.request(method.clone(), &path);
@@ -219,12 +214,11 @@ async fn what_is_no_form_lacks_the_forms_parts() {
                 assert_eq!(texts, ["Field required [input: None]"], "{method} {path}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_malformed_form_is_refused_early() {
+#[test]
+fn a_malformed_form_is_refused_early() {
     on_every_mount(async |api| {
         for Reads { method, path, .. } in operations(true) {
             let ask = || api.request(method.clone(), &path);
@@ -240,12 +234,11 @@ async fn a_malformed_form_is_refused_early() {
             reply.expect(400, refused);
             taken.at_most((1 << 20) + THROWN_AWAY, &api, &path);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nobody_reads_a_body_whose_sender_may_not_send_it() {
+#[test]
+fn nobody_reads_a_body_whose_sender_may_not_send_it() {
     on_every_mount(async |api| {
         let refusals = [("acme", "unknown", 401), ("nobody", "jane-key", 404), ("acme", "john-key", 403)];
         for (org, key, status) in refusals {
@@ -259,8 +252,7 @@ async fn nobody_reads_a_body_whose_sender_may_not_send_it() {
             ask().body(body).await.expect(status, json!({}));
             taken.at_most(THROWN_AWAY, &api, &path);
         }
-    })
-    .await;
+    });
 }
 
 proptest! {

@@ -13,11 +13,7 @@ const NOW: f64 = 1_783_538_510.0;
 
 /// Reports the artifact whose fingerprint consists of this digit, to a trail where one is given.
 async fn report(api: &Api, digit: char, trail: Option<&str>, repo: Option<&Value>) {
-    let body = json!({
-        "fingerprint": fingerprint(digit), "filename": "x", "build_url": "", "commit_url": "",
-        "trail_name": trail, "repo_info": repo,
-    });
-    api.post("/artifacts/acme/shop").json(body).await.created();
+    api.report("shop", fingerprint(digit)).in_trail(trail).with(json!({"repo_info": repo})).await.created();
 }
 
 fn shop() -> Value {
@@ -29,15 +25,14 @@ fn tool() -> Value {
 }
 
 /// Runs a case with three builds: of two repos and of none, and one of another artifact's content again.
-async fn with_builds(case: impl AsyncFn(Api)) {
+fn with_builds(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         report(&api, 'a', Some("t1"), Some(&shop())).await;
         report(&api, 'b', None, None).await;
         report(&api, 'a', Some("t2"), Some(&tool())).await;
         report(&api, 'c', Some("t1"), Some(&tool())).await;
         case(api).await;
-    })
-    .await;
+    });
 }
 
 /// The first digits of the fingerprints of a list.
@@ -51,8 +46,8 @@ async fn digits(api: &Api, query: &str) -> String {
     builds.iter().map(|build| &build["fingerprint"].as_str().unwrap()[..1]).collect()
 }
 
-#[tokio::test]
-async fn a_build_is_the_first_report_of_an_artifact() {
+#[test]
+fn a_build_is_the_first_report_of_an_artifact() {
     with_builds(async |api| {
         let list = api.get(LIST).await.ok();
         let build = |digit: char, trail: &str, repo: Value| {
@@ -75,14 +70,17 @@ async fn a_build_is_the_first_report_of_an_artifact() {
         let known = ["_links", "created_at", "fingerprint", "flow_name", "repo_info", "trail_name"];
         assert_eq!(fields(&list["builds"][0]), known);
         let links = &list["builds"][2]["_links"];
-        let report = api.get(&format!("/artifacts/acme/shop/fingerprint/{}?trail=t1", fingerprint('a'))).await.ok();
-        assert_eq!((&links["html"]["href"], &links["artifact"]["href"]), (&report["html_url"], &report["api_url"]));
-    })
-    .await;
+        let report =
+            api.get(&format!("/artifacts/acme/shop/fingerprint/{}?trail=t1", fingerprint('a'))).await.ok();
+        assert_eq!(
+            (&links["html"]["href"], &links["artifact"]["href"]),
+            (&report["html_url"], &report["api_url"])
+        );
+    });
 }
 
-#[tokio::test]
-async fn builds_have_the_repo_as_it_is_called_now() {
+#[test]
+fn builds_have_the_repo_as_it_is_called_now() {
     on_every_store(async |api| {
         report(&api, 'a', None, Some(&shop())).await;
         let mut renamed = shop();
@@ -92,12 +90,11 @@ async fn builds_have_the_repo_as_it_is_called_now() {
         api.get(LIST).await.expect(200, json!({"builds": [repo, repo]}));
         assert_eq!(digits(&api, "repo_name=corp/shop").await, "ba");
         assert_eq!(api.get(&format!("{LIST}?repo_name=acme/shop")).await.message(404), "Repo not found");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn builds_are_narrowed_by_repo_and_window() {
+#[test]
+fn builds_are_narrowed_by_repo_and_window() {
     with_builds(async |api| {
         let repos = api.get("/repos/acme?name=tool").await.ok();
         let inner = repos["repos"][0]["id"].as_str().unwrap();
@@ -121,12 +118,11 @@ async fn builds_are_narrowed_by_repo_and_window() {
         for (query, expected) in table {
             assert_eq!(digits(&api, &query).await, expected, "{query}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn builds_come_in_pages_and_may_only_be_counted() {
+#[test]
+fn builds_come_in_pages_and_may_only_be_counted() {
     with_builds(async |api| {
         let page = |query: &str| api.get(&format!("{LIST}?{query}"));
         let second = page("page=2&per_page=2&repo_name=&start_ts=0.5").await;
@@ -142,23 +138,21 @@ async fn builds_come_in_pages_and_may_only_be_counted() {
         let counted = json!({"page": 1, "per_page": 0, "total_pages": 0, "total_count": 3, "builds": []});
         page("per_page=0").await.expect(200, counted);
         page("page=9223372036854775807").await.expect(200, json!({"total_count": 3, "builds": []}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn statistics_tell_the_window_that_they_are_of() {
+#[test]
+fn statistics_tell_the_window_that_they_are_of() {
     with_builds(async |api| {
         let all = json!({"start_ts": NOW - 28.0 * 86_400.0, "end_ts": NOW, "count": 3, "built_at": [NOW, NOW, NOW]});
         api.get(STATISTICS).await.expect_exactly(200, all);
         let before = json!({"start_ts": 80_800.25, "end_ts": 2_500_000.25, "count": 0, "built_at": []});
         api.get(&format!("{STATISTICS}?end_ts=2500000.25")).await.expect_exactly(200, before);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn parameters_are_checked_and_a_repo_that_is_named_exists() {
+#[test]
+fn parameters_are_checked_and_a_repo_that_is_named_exists() {
     with_builds(async |api| {
         for path in [LIST, STATISTICS] {
             let refused =
@@ -181,6 +175,5 @@ async fn parameters_are_checked_and_a_repo_that_is_named_exists() {
             api.get(&format!("{LIST}?{query}")).await.refuses_field(400, &format!("query.{field}"));
         }
         api.get("/builds/jane").await.expect(200, json!({"total_count": 0, "total_pages": 0, "builds": []}));
-    })
-    .await;
+    });
 }

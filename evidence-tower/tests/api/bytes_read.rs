@@ -37,8 +37,8 @@ pub(crate) fn expect_at_most(answered: &Answered, most: usize, what: &str) {
 
 const KEYS: &str = "/service-accounts/acme/ci/api-keys";
 
-#[tokio::test]
-async fn one_key_is_read_of_those_that_an_account_has_had() {
+#[test]
+fn one_key_is_read_of_those_that_an_account_has_had() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
         let input = json!({"description": "k".repeat(256)});
@@ -61,8 +61,7 @@ async fn one_key_is_read_of_those_that_an_account_has_had() {
             assert!(ask.await.status.is_success(), "{what}");
             expect_at_most(&answered, 6_000, what);
         }
-    })
-    .await;
+    });
 }
 
 fn digest(number: usize) -> String {
@@ -75,24 +74,20 @@ fn running(many: usize) -> Value {
     json!({"artifacts": (0..many).map(entry).collect::<Vec<_>>()})
 }
 
-#[tokio::test]
-async fn a_pdf_reads_of_snapshots_what_it_shows() {
+#[test]
+fn a_pdf_reads_of_snapshots_what_it_shows() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
-        let artifact = json!({
-            "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
-        });
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.report("shop", digest(0)).in_trail("t").await.created();
         api.put("/environments/acme/prod/report/docker").json(running(300)).await.created();
         let (api, answered) = measured(&store).await;
         assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
         expect_at_most(&answered, 20_000, "the PDF");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
+#[test]
+fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..12 {
@@ -105,19 +100,18 @@ async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
         let (api, answered) = measured(&store).await;
         api.put("/environments/acme/prod/report/docker").json(running(3)).await.created();
         expect_at_most(&answered, 20_000, "a report");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapshot() {
+#[test]
+fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapshot() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let mut members = vec!["prod".to_owned()];
         api.environment("prod").await;
         for number in 0..12 {
             let name = format!("idle{number}");
-            let idle = json!({"name": name, "type": "docker", "description": "d".repeat(60_000)});
-            api.put("/environments/acme").json(idle).await.created();
+            let put = api.put_environment(name, "docker").with(json!({"description": "d".repeat(60_000)}));
+            put.await.created();
             members.push(name);
         }
         let all =
@@ -130,8 +124,7 @@ async fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapsho
             api.get(path).await.ok();
             expect_at_most(&answered, 20_000, path);
         }
-    })
-    .await;
+    });
 }
 
 /// A policy of so many bytes.
@@ -139,8 +132,8 @@ fn policy(name: &str, bytes: usize) -> String {
     format!("{}# {name}{}\n", crate::support::environments::PROVENANCE, "x".repeat(bytes))
 }
 
-#[tokio::test]
-async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_at_a_time() {
+#[test]
+fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_at_a_time() {
     const MANY: usize = 12;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let text = |number: usize| policy(&number.to_string(), 300_000);
@@ -171,12 +164,11 @@ async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_a
         shown(&api.put_policy("large", &text(MANY - 1)).await.ok());
         let bytes = largest();
         assert!(bytes < 1_500_000, "putting a policy reads {bytes} bytes at once");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
+#[test]
+fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
     const MANY: usize = 6;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
@@ -197,42 +189,38 @@ async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
         }
         let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
         assert!(largest < 1_500_000, "a snapshot reads {largest} bytes at once");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_reads_of_trails_their_names() {
+#[test]
+fn a_snapshot_reads_of_trails_their_names() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
-        let artifact = json!({
-            "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
-        });
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.report("shop", digest(0)).in_trail("t").await.created();
         for _ in 0..40 {
-            let attestation = json!({"attestation_name": "scan", "is_compliant": true});
-            api.attest("generic", &attestation).await.created();
+            api.generic("shop", "scan", true).await.created();
         }
         api.put("/environments/acme/prod/report/docker").json(running(1)).await.created();
         let (api, answered) = measured(&store).await;
         let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
         assert_eq!(snapshot["artifacts"][0]["flows"][0]["trail_name"], "t");
         expect_at_most(&answered, 6_000, "a snapshot");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_reads_a_few_commits_at_a_time() {
+#[test]
+fn a_snapshot_reads_a_few_commits_at_a_time() {
     const MANY: usize = 40;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let commit = json!({"sha1": COMMIT, "message": "m".repeat(60_000), "author": "a", "branch": "b",
                                 "timestamp": 1, "url": ""});
-            let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
-                                  "build_url": "b", "commit_url": "c", "git_commit_info": commit});
-            api.post("/artifacts/acme/shop").json(artifact).await.created();
+            api.report("shop", digest(number))
+                .in_trail("t")
+                .with(json!({"git_commit_info": commit}))
+                .await
+                .created();
         }
         api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
         let (api, answered) = measured(&store).await;
@@ -242,19 +230,16 @@ async fn a_snapshot_reads_a_few_commits_at_a_time() {
         assert_eq!(messages, [Some(60_000); MANY]);
         let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
         assert!(largest < 1_500_000, "a snapshot reads {largest} bytes at once");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
+#[test]
+fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
     const MANY: usize = 130;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
-            let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
-                                  "build_url": "b", "commit_url": "c"});
-            api.post("/artifacts/acme/shop").json(artifact).await.created();
+            api.report("shop", digest(number)).in_trail("t").await.created();
         }
         api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
         let (api, answered) = measured(&store).await;
@@ -266,12 +251,11 @@ async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
         let trail = api.get("/trails/acme/shop/t").await.ok();
         let started = |event: &&Value| event["type"] == "artifact_started_running";
         assert_eq!(trail["events"].as_array().unwrap().iter().filter(started).count(), MANY);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
+#[test]
+fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
     const MANY: usize = 20;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
@@ -285,8 +269,10 @@ async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
             api.post("/custom-attestation-types/acme").form(&form).await.created();
         }
         for environment in ["prod", "a"] {
-            let attach = api.post(&format!("/environments/acme/{environment}/policies"));
-            attach.json(json!({"policy_names": [names[MANY - 1]]})).await.ok();
+            api.post(&format!("/environments/acme/{environment}/policies"))
+                .json(json!({"policy_names": [names[MANY - 1]]}))
+                .await
+                .ok();
         }
         let (api, answered) = measured(&store).await;
         let policies = api.get("/policies/acme").await.ok();
@@ -303,14 +289,12 @@ async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
         assert_eq!(Vec::from_iter(consumers), expected);
         let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
         assert!(largest < 1_500_000, "a list reads {largest} bytes at once");
-    })
-    .await;
+    });
 }
 
 /// Makes the public flow `open`, and reports so many artifacts to it, each to the trail `t` and then to `u`.
 async fn given_artifacts(api: &Api, many: usize) {
-    let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+    api.put_flow("open").with(json!({"visibility": "public"})).await.created();
     for number in 0..many {
         for trail in ["t", "u"] {
             report(api, trail, number).await;
@@ -319,20 +303,19 @@ async fn given_artifacts(api: &Api, many: usize) {
 }
 
 async fn report(api: &Api, trail: &str, number: usize) {
-    let artifact = json!({
-        "trail_name": trail, "template_reference_name": "app", "fingerprint": digest(number),
-        "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
-    });
-    api.post("/artifacts/acme/open").json(artifact).await.created();
+    api.report("open", digest(number))
+        .in_trail(trail)
+        .with(json!({"template_reference_name": "app", "git_commit": COMMIT}))
+        .await
+        .created();
 }
 
 async fn attest(api: &Api, document: &Value) {
-    let attest = api.post("/attestations/acme/open/trail/t/generic");
-    attest.form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+    api.attest_in("open", "t", "generic").data(&document).await.created();
 }
 
-#[tokio::test]
-async fn a_trail_is_read_once_until_something_is_reported_to_it() {
+#[test]
+fn a_trail_is_read_once_until_something_is_reported_to_it() {
     const MANY: usize = 70;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
@@ -376,12 +359,11 @@ async fn a_trail_is_read_once_until_something_is_reported_to_it() {
                 );
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
+#[test]
+fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, 1).await;
         let (api, answered) = measured(&store).await;
@@ -410,12 +392,11 @@ async fn what_is_reported_to_a_trail_that_was_read_shows_at_once() {
         expect_read(1, "a trail that is begun again").await;
         api.flow("another", "version: 1\n").await;
         expect_read(0, "a flow").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_trail_that_is_reported_to_while_it_is_listed_is_read_once_for_the_answer() {
+#[test]
+fn a_trail_that_is_reported_to_while_it_is_listed_is_read_once_for_the_answer() {
     const MANY: usize = 70;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
@@ -446,12 +427,11 @@ async fn a_trail_that_is_reported_to_while_it_is_listed_is_read_once_for_the_ans
             assert_eq!(list().await, (true, 1), "{cache_ttl:?}");
             assert_eq!(list().await, (true, 1 + reads_again), "{cache_ttl:?}, once more");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
+#[test]
+fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
     const MANY: usize = 40;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
@@ -471,12 +451,11 @@ async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
         assert_eq!(names, 4 * MANY);
         let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
         assert!(largest < 1_500_000, "a list reads {largest} bytes at once");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_search_reads_no_evidence() {
+#[test]
+fn a_search_reads_no_evidence() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, 1).await;
         let document = json!({"attestation_name": "a", "is_compliant": false, "user_data": {"x": "x".repeat(200_000)},
@@ -492,16 +471,16 @@ async fn a_search_reads_no_evidence() {
         let found = api.get(&format!("/search/acme/sha/{}", digest(0))).await.ok();
         let found = &found["artifacts"][0];
         assert_eq!((&found["trail"], &found["compliance_state"]), (&json!("t"), &json!("NON-COMPLIANT")));
-        let mut events: Vec<_> = found["history"].as_array().unwrap().iter().map(|event| event["event"].as_str()).collect();
+        let mut events: Vec<_> =
+            found["history"].as_array().unwrap().iter().map(|event| event["event"].as_str()).collect();
         events.sort_unstable();
         assert_eq!(events, [Some("a evidence received"), Some("app reported")]);
         expect_at_most(&answered, 20_000, "a search");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn of_the_attestations_in_trails_that_name_commits_those_about_them_are_read() {
+#[test]
+fn of_the_attestations_in_trails_that_name_commits_those_about_them_are_read() {
     const MANY: usize = 40;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, 0).await;
@@ -529,6 +508,5 @@ async fn of_the_attestations_in_trails_that_name_commits_those_about_them_are_re
         expect_at_most(&answered, 50_000, "one of many");
         about(&[0, 7, 20, MANY - 1]).await;
         assert_eq!(take_counts(&answered, ["trail_contents", "attestations_by_id"]), [1, 4]);
-    })
-    .await;
+    });
 }

@@ -2,15 +2,12 @@
 
 use std::collections::VecDeque;
 use std::future::IntoFuture;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
+use evidence_core::blobs::CHUNK;
 use evidence_core::compute::{ComputePool, Job, MAX_WAITING};
-use evidence_core::id::Id;
-use evidence_core::name::Fingerprint;
-use evidence_core::store::StoreResult;
 use evidence_tower::EvidenceApi;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -22,7 +19,8 @@ use tower::ServiceExt;
 use crate::faults::Log;
 use crate::mounts::Mount;
 use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, JANE, JOHN, Marker, Reply, in_memory};
+use crate::support::stubs::StubBlobs;
+use crate::support::{Api, Ask, JANE, JOHN, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
@@ -134,13 +132,9 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
         ("a trail's template", api.put("/trails/acme/web").form(&[(t.0, &t.1), with_template]), 200),
         ("a policy", api.put("/policies/acme").form(&policy), 201),
         ("a type's schema", api.post("/custom-attestation-types/acme").form(&kind), 201),
-        (
-            "a form",
-            api.post("/attestations/acme/web/trail/t/junit").form(&[("name=\"data_json\"", &junit)]),
-            201,
-        ),
+        ("a form", api.attest_in("web", "t", "junit").data(&junit), 201),
         ("a long history", api.get("/trails/acme/web/t"), 200),
-        ("an archive", api.post("/attestations/acme/web/trail/t/generic").form(&files), 201),
+        ("an archive", api.attest_in("web", "t", "generic").form(&files), 201),
         ("a report", api.put("/environments/acme/prod/report/docker").json(report(1_000)), 201),
     ];
     for (what, ask, status) in table {
@@ -157,8 +151,7 @@ async fn what_a_long_trail_has_is_evaluated_off_the_runtime_however_little_runs(
     api.given_artifact('a', "t").await;
     for n in 0..300 {
         let data = json!({"attestation_name": format!("check-{n}"), "is_compliant": true}).to_string();
-        let attest = api.post("/attestations/acme/web/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        api.attest_in("web", "t", "generic").data(&data).await.created();
     }
     let artifact = json!({"digests": {"image": fingerprint('a')}, "creationTimestamp": 1});
     let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
@@ -278,13 +271,15 @@ async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_
     api.given_environments("docker", &["prod"]).await;
     let kind = |number: usize| {
         let kind = json!({"name": format!("scan{number}"), "evaluator": {"rules": [".ok"]}}).to_string();
-        let schema = ("name=\"type_schema\"; filename=\"s.json\"", r#"{"type": "object"}"#);
-        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", kind.as_str()), schema])
+        api.post("/custom-attestation-types/acme").data(kind).file(
+            "type_schema",
+            "s.json",
+            r#"{"type": "object"}"#,
+        )
     };
     let attest = |number: usize| {
         let data = json!({"attestation_name": "a", "type_name": format!("scan{number}"), "attestation_data": {"ok": true}});
-        let path = "/attestations/acme/web/trail/t/custom";
-        api.post(path).form(&[("name=\"data_json\"", data.to_string().as_str())])
+        api.attest_in("web", "t", "custom").data(data)
     };
     // The first attestations compile the types again; the second ones are evaluated at once.
     let cases: [(&str, &dyn Fn(usize) -> Ask); 3] = [
@@ -371,12 +366,12 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         let (api, pool) = held().await;
         api.given_flow_with_template().await;
         let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
-        api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+        api.put("/flows/acme/template_file").data(&open).await.created();
         // It is read off the runtime, before the PDF is drawn.
         let long = json!({"attestation_name": "foo", "is_compliant": true, "user_data": {"x": "x".repeat(100 << 10)}});
         let long = long.to_string();
-        let attest = api.post("/attestations/acme/open/trail/t/generic");
-        let attest = attest.form(&[("name=\"data_json\"", &long)]);
+        let attest = api.attest_in("open", "t", "generic");
+        let attest = attest.data(&long);
         answered_meanwhile(&api, &pool, attest).await.0.created();
         let log = Log::default();
         let logging = log.start();
@@ -398,15 +393,18 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
 #[tokio::test]
 async fn the_service_accounts_of_another_organization_have_one_share_of_the_pool_together() {
     let (api, pool) = held().await;
-    let open = json!({"name": "web", "description": "", "visibility": "public"}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+    api.put_flow("web").with(json!({"visibility": "public"})).await.created();
     api.given_artifact('a', "t").await;
     let mut keys = Vec::new();
     for name in ["ci", "cd"] {
         let account = json!({"name": name, "privilege": "reader"});
         api.post("/service-accounts/foobar").json(account).key(JOHN).await.created();
-        let create = api.post(&format!("/service-accounts/foobar/{name}/api-keys"));
-        let made = create.json(json!({"description": "laptop"})).key(JOHN).await.created();
+        let made = api
+            .post(&format!("/service-accounts/foobar/{name}/api-keys"))
+            .json(json!({"description": "laptop"}))
+            .key(JOHN)
+            .await
+            .created();
         keys.push(made["key"].as_str().unwrap().to_owned());
     }
     let pdf = |key: &str| api.get("/trails/acme/web/t/audit_pdf").key(key).into_future();
@@ -475,62 +473,20 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(3));
 }
 
-/// An object store that remembers the longest piece it was given.
-#[derive(Clone, Default)]
-struct Longest {
-    longest: Arc<Mutex<usize>>,
-    marker: Marker,
-}
-
-#[async_trait]
-impl Blobs for Longest {
-    async fn put(&self, _: Id, _: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        while let Some(piece) = content.next().await.unwrap() {
-            let mut longest = self.longest.lock().unwrap();
-            *longest = piece.len().max(*longest);
-        }
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        Ok(None)
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Longest {
-    async fn ready(&self) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
-    }
-}
-
 #[tokio::test]
 async fn files_and_their_archive_are_never_in_memory_whole() {
-    let attachments = Longest::default();
-    let evidence = in_memory().await.with_attachments(Arc::new(attachments.clone()));
+    let longest = Arc::new(AtomicUsize::new(0));
+    let noted = Arc::clone(&longest);
+    let put = move |length| drop(noted.fetch_max(length, Ordering::Relaxed));
+    let attachments = StubBlobs { put: Box::new(put), ..StubBlobs::default() };
+    let evidence = in_memory().await.with_attachments(Arc::new(attachments));
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     // What digests of numbers say is not to be compressed much.
     let digest = |n: usize| evidence_core::digest::sha256_hex(&n.to_be_bytes());
     let text: String = (0..4 * CHUNK / 64).map(digest).collect();
-    let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
-    let files = [
-        ("name=\"data_json\"", scan.as_str()),
-        ("name=\"attachment_file.1\"; filename=\"a\"", &text),
-        ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
-    ];
-    api.post("/attestations/acme/web/trail/t/generic").form(&files).await.created();
-    let longest = *attachments.longest.lock().unwrap();
+    let attest = api.attest_in("web", "t", "generic");
+    let attest = attest.data(json!({"attestation_name": "scan", "is_compliant": true}));
+    attest.file("attachment_file.1", "a", text).file("attachment_file.2", "b", "short").await.created();
+    let longest = longest.load(Ordering::Relaxed);
     assert!((1..=CHUNK).contains(&longest), "{longest}");
 }

@@ -107,16 +107,18 @@ impl Client {
     }
 
     fn attach(&self, environment: &str, policy: &str) -> Ask {
-        let attach = self.api().post(&format!("/environments/acme/{environment}/policies"));
-        attach.json(json!({"policy_names": [policy]}))
+        self.api()
+            .post(&format!("/environments/acme/{environment}/policies"))
+            .json(json!({"policy_names": [policy]}))
     }
 
     /// A report of one artifact a digit.
     fn report(&self, environment: &str, digits: &str) -> Ask {
         let entry = |digit| json!({"digests": {"image": fingerprint(digit)}, "creationTimestamp": 1});
         let artifacts: Vec<Value> = digits.chars().map(entry).collect();
-        let report = self.api().put(&format!("/environments/acme/{environment}/report/docker"));
-        report.json(json!({ "artifacts": artifacts }))
+        self.api()
+            .put(&format!("/environments/acme/{environment}/report/docker"))
+            .json(json!({ "artifacts": artifacts }))
     }
 
     /// A flow with a template of its own for each number.
@@ -124,12 +126,16 @@ impl Client {
         let document = json!({"name": name, "description": ""}).to_string();
         let template = format!("version: 1\n# {number}\n");
         let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
-        self.api().put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file])
+        self.api().put("/flows/acme/template_file").data(&document).file(
+            "template_file",
+            "t.yml",
+            template.as_str(),
+        )
     }
 
     fn begin(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"name": trail, "description": ""}).to_string();
-        self.api().put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document)])
+        self.api().put(&format!("/trails/acme/{flow}")).data(&document)
     }
 
     fn artifact(&self, flow: &str, trail: &str) -> Ask {
@@ -138,44 +144,40 @@ impl Client {
 
     /// An artifact of this digit with the name `api`.
     fn built(&self, flow: &str, trail: &str, digit: char) -> Ask {
-        let body = json!({
-            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint(digit),
-            "filename": "api", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
-        });
-        self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
+        self.api().report(flow, fingerprint(digit)).with(json!({
+            "trail_name": trail, "template_reference_name": "api", "filename": "api",
+            "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
+        }))
     }
 
     /// The same, from the repo of the flow, with this description.
     fn built_from(&self, flow: &str, trail: &str, description: &str) -> Ask {
-        let body = json!({
-            "trail_name": trail, "fingerprint": fingerprint('1'), "filename": "api", "build_url": "http://b/1",
-            "commit_url": "http://c/1",
+        self.api().report(flow, fingerprint('1')).with(json!({
+            "trail_name": trail, "filename": "api", "build_url": "http://b/1", "commit_url": "http://c/1",
             "repo_info": {"name": flow, "url": format!("https://git.example.com/{flow}"), "description": description},
-        });
-        self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
+        }))
     }
 
     fn attest(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"attestation_name": "test", "is_compliant": true}).to_string();
-        let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &document)])
+        self.api().attest_in(flow, trail, "generic").data(&document)
     }
 
     /// An attestation of whatever artifact has the name `api`.
     fn attest_named(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"attestation_name": "test", "is_compliant": true, "target_artifacts": ["api"]})
             .to_string();
-        let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &document)])
+        self.api().attest_in(flow, trail, "generic").data(&document)
     }
 
     fn join(&self, logical: &str, physical: &str) -> Ask {
-        let join = self.api().put(&format!("/environments/acme/{logical}/join"));
-        join.json(json!({ "physical_env_name": physical }))
+        self.api()
+            .put(&format!("/environments/acme/{logical}/join"))
+            .json(json!({ "physical_env_name": physical }))
     }
 
     fn control(&self, identifier: &str) -> Ask {
-        self.api().post("/controls/acme").json(json!({"identifier": identifier, "name": identifier}))
+        self.api().post_control(identifier)
     }
 
     fn change_control(&self, identifier: &str, changes: Value) -> Ask {
@@ -539,8 +541,7 @@ async fn no_change_is_older_than_the_one_before_it() {
         ahead.given_environments("docker", &["prod"]).await;
         ahead.begin("shop", &json!({"name": "t"})).await.created();
         behind.put_policy("p", &format!("{PROVENANCE}\n")).await.expect(200, json!({}));
-        let environment = json!({"name": "prod", "type": "docker", "description": "changed"});
-        behind.put("/environments/acme").json(environment).await.created();
+        behind.put_environment("prod", "docker").with(json!({"description": "changed"})).await.created();
         behind.begin("shop", &json!({"name": "t", "description": "changed"})).await.ok();
         let changes = json!([{"timestamp": at}, {"timestamp": at}]);
         let policy = json!({"last_modified_at": at, "versions": changes, "events": changes});

@@ -22,7 +22,7 @@ use crate::faults::Log;
 use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
 use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, StoreUnderTest, fixture, stores};
+use crate::support::{Api, StoreUnderTest, block_on, fixture, stores};
 use crate::trails::TEMPLATE;
 
 /// What has become of a ledger entry.
@@ -117,24 +117,26 @@ impl Database {
 const MAX_KEYS: usize = 4;
 
 /// Runs a case over every store that has a database and every damage that it can have, with a fresh fixture.
-async fn over_each_database(case: impl AsyncFn(Api, Database)) {
-    for damage in [Damage::NoJson, Damage::NoText, Damage::Gone] {
-        for StoreUnderTest { name, store, guard, .. } in stores().await {
-            let is_possible = match name {
-                "memory" => false,
-                "postgres" => damage != Damage::NoText,
-                _ => true,
-            };
-            if is_possible {
-                let limits = Limits { api_keys: MAX_KEYS, ..Limits::default() };
-                // What was damaged shows at once.
-                let settings = Settings { limits, cache_ttl: Duration::ZERO, ..Settings::default() };
-                let evidence = fixture(store, settings).await;
-                let api = Api::new(evidence.clone(), Mount::Tower, name).await;
-                case(api, Database { guard, damage, service: evidence }).await;
+fn over_each_database(case: impl AsyncFn(Api, Database)) {
+    block_on(async {
+        for damage in [Damage::NoJson, Damage::NoText, Damage::Gone] {
+            for StoreUnderTest { name, store, guard, .. } in stores().await {
+                let is_possible = match name {
+                    "memory" => false,
+                    "postgres" => damage != Damage::NoText,
+                    _ => true,
+                };
+                if is_possible {
+                    let limits = Limits { api_keys: MAX_KEYS, ..Limits::default() };
+                    // What was damaged shows at once.
+                    let settings = Settings { limits, cache_ttl: Duration::ZERO, ..Settings::default() };
+                    let evidence = fixture(store, settings).await;
+                    let api = Api::new(evidence.clone(), Mount::Tower, name).await;
+                    case(api, Database { guard, damage, service: evidence }).await;
+                }
             }
         }
-    }
+    });
 }
 
 /// What the items of a list have at `item`; the list is at `list` of the answer.
@@ -151,8 +153,8 @@ async fn expect_broken(api: &Api, path: &str) {
     api.get(path).await.expect(status, json!({ "message": message }));
 }
 
-#[tokio::test]
-async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
+#[test]
+fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
     over_each_database(async |api, database| {
         for flow in ["shop", "damaged-flow"] {
             api.flow(flow, TEMPLATE).await;
@@ -174,12 +176,10 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
             api.put_policy(policy, PROVENANCE).await.created();
         }
         for kind in ["review", "damaged-type"] {
-            let document = json!({ "name": kind }).to_string();
-            api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+            api.post("/custom-attestation-types/acme").data(json!({ "name": kind })).await.created();
         }
         for control in ["sound", "damaged-control"] {
-            let control = json!({"identifier": control, "name": control});
-            api.post("/controls/acme").json(control).await.created();
+            api.post_control(control).await.created();
         }
         for action in ["sound", "damaged-action"] {
             let action = json!({"name": action, "environments": ["prod"], "triggers": [], "targets": []});
@@ -205,7 +205,14 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
             ("trail_begun", "damaged-trail", "/trails/acme", "/data", "name", Some(trail)),
             ("artifact_reported", &digits, "/artifacts/acme", "", "fingerprint", Some(&artifact)),
             ("repo_reported", "acme/damaged-repo", "/repos/acme", "/repos", "name", None),
-            ("environment_created", "damaged-environment", "/environments/acme", "", "name", Some(environment)),
+            (
+                "environment_created",
+                "damaged-environment",
+                "/environments/acme",
+                "",
+                "name",
+                Some(environment),
+            ),
             ("policy_created", "damaged-policy", "/policies/acme", "", "name", Some(policy)),
             ("attestation_type_created", "damaged-type", types, "", "name", Some(kind)),
             ("control_created", "damaged-control", "/controls/acme", "/controls", "name", Some(control)),
@@ -232,12 +239,11 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
         for part in ["WARN", "a list leaves out a damaged record", "organization=", "index="] {
             assert!(warning.contains(part), "{part}: {warning}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
+#[test]
+fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
     over_each_database(async |api, database| {
         let name = |text: &str| text.parse::<OrgName>().unwrap();
         let (operator, acme, mary) = (name("ops"), name("acme"), name("mary"));
@@ -311,12 +317,11 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
         assert_eq!(host.set_member(&acme, &mary, Role::Reader).await.unwrap_err().status(), status);
         // Whether mary can administer acme is not known.
         assert_eq!(host.remove_member(&acme, &name("jane")).await.unwrap_err().status(), 400);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_damaged_change_of_a_role_hides_no_other() {
+#[test]
+fn a_damaged_change_of_a_role_hides_no_other() {
     over_each_database(async |api, database| {
         let host = database.service.administration(&"host".parse().unwrap());
         let (acme, john): (OrgName, OrgName) = ("acme".parse().unwrap(), "john".parse().unwrap());
@@ -350,12 +355,11 @@ async fn a_damaged_change_of_a_role_hides_no_other() {
             let expected = if is_there == 1 { vec![] } else { vec![json!("member")] };
             assert_eq!(listed(&api, &page, "/events", "new_role").await, expected, "{page}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn no_verdict_is_better_for_what_is_left_out() {
+#[test]
+fn no_verdict_is_better_for_what_is_left_out() {
     over_each_database(async |api, database| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
@@ -406,29 +410,25 @@ async fn no_verdict_is_better_for_what_is_left_out() {
         let (status, message) = BROKEN;
         let refused = api.report_running("prod", &[('1', &[1]), ('2', &[1])]).await;
         refused.expect(status, json!({ "message": message }));
-        api.post("/environments/acme/prod/policies")
-            .json(json!({"policy_names": ["compliance"]}))
-            .await
-            .expect(status, json!({ "message": message }));
+        let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["compliance"]}));
+        ask.await.expect(status, json!({ "message": message }));
 
         // Neither is an environment.
         database.damage("policies_attached", "prod").await;
         api.get("/environments/acme").await.expect(200, json!([{"name": "all", "state": null}]));
         expect_broken(&api, "/environments/acme/prod").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
+#[test]
+fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
     over_each_database(async |api, database| {
         api.given_flow_with_template().await;
         for trail in ["sound", "damaged"] {
             api.begin("web", &json!({ "name": trail })).await.created();
         }
         let attest = async |trail: &str, kind: &str, document: Value| {
-            let path = format!("/attestations/acme/web/trail/{trail}/{kind}");
-            api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+            api.attest_in("web", trail, kind).data(&document).await.created();
         };
         let control = json!({"identifier": "review", "name": "review"});
         api.post("/controls/acme").json(control).await.created();
@@ -457,7 +457,8 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         api.get(&artifact('2')).await.expect(200, why);
         assert_eq!(api.get(&artifact('1')).await.ok(), sound);
         expect_broken(&api, "/attestations/acme/web/trail/damaged/damaged-check").await;
-        let about = format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "c".repeat(40));
+        let about =
+            format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "c".repeat(40));
         expect_broken(&api, &about).await;
         // What it overrides cannot be told, so nothing is recorded.
         let overriding = json!({"attestation_name": "damaged-check", "reason": "none", "new_compliance_status": true,
@@ -471,7 +472,8 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         // Running, it does not comply, and the report says why.
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", COMPLIANCE).await.created();
-        let asserted = api.get(&format!("{gate}?policy_name=p")).await.expect(200, json!({"compliant": false}));
+        let asserted =
+            api.get(&format!("{gate}?policy_name=p")).await.expect(200, json!({"compliant": false}));
         assert!(asserted.json().to_string().contains("The trail cannot be read"), "{asserted:?}");
         api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]})).await.ok();
         api.report_running("prod", &[('2', &[1])]).await.created();
@@ -482,13 +484,12 @@ async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other() {
         database.damage_binding("damaged-decision").await;
         let decisions = "/controls/acme/review/decisions";
         assert_eq!(listed(&api, decisions, "/decisions", "attestation_name").await, ["sound-decision"]);
-    })
-    .await;
+    });
 }
 
 /// The name that conditions look at is in the newest report.
-#[tokio::test]
-async fn the_gate_passes_nothing_whose_newest_report_cannot_be_read() {
+#[test]
+fn the_gate_passes_nothing_whose_newest_report_cannot_be_read() {
     over_each_database(async |api, database| {
         let artifact = |build: &str| {
             json!({
@@ -504,8 +505,7 @@ async fn the_gate_passes_nothing_whose_newest_report_cannot_be_read() {
         api.get(&gate).await.expect(200, json!({"compliant": false}));
         database.damage("artifact_reported", "http://b/newest").await;
         expect_broken(&api, &gate).await;
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

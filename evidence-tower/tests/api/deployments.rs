@@ -15,11 +15,12 @@ async fn built(api: &Api, digit: char, repo: &Value) {
     let commit = json!({
         "sha1": "c".repeat(40), "message": "m", "author": "a", "branch": "main", "timestamp": NOW - 86_400.0,
     });
-    let body = json!({
-        "fingerprint": fingerprint(digit), "filename": "x", "build_url": "", "commit_url": "", "trail_name": "t",
-        "git_commit": "c".repeat(40), "git_commit_info": commit, "repo_info": repo,
-    });
-    api.post("/artifacts/acme/shop").json(body).await.created();
+    api.report("shop", fingerprint(digit))
+        .with(json!({
+            "trail_name": "t", "git_commit": "c".repeat(40), "git_commit_info": commit, "repo_info": repo,
+        }))
+        .await
+        .created();
 }
 
 fn shop() -> Value {
@@ -33,20 +34,18 @@ fn fork() -> Value {
 
 /// Runs a case with five deployments: `a` to `prod` and `test`, `b`, which is of another repo of that name, to `prod` twice,
 /// and `c`, which nobody reported, to `test`. What goes on running is deployed once; the logical `all` has both.
-async fn with_deployments(case: impl AsyncFn(Api)) {
+fn with_deployments(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         built(&api, 'a', &shop()).await;
         built(&api, 'b', &fork()).await;
         api.given_environments("docker", &["prod", "test"]).await;
-        let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": ["prod", "test"]});
-        api.put("/environments/acme").json(all).await.created();
+        api.put_logical("all", ["prod", "test"]).await.created();
         api.report_running("prod", &[('a', &[1]), ('b', &[1])]).await.created();
         api.report_running("prod", &[('a', &[1, 2])]).await.created();
         api.report_running("test", &[('c', &[1]), ('a', &[1])]).await.created();
         api.report_running("prod", &[('a', &[1]), ('b', &[1])]).await.created();
         case(api).await;
-    })
-    .await;
+    });
 }
 
 /// The environments and the first digits of the fingerprints of a list, as `prod b`.
@@ -69,8 +68,8 @@ async fn inner_id(api: &Api, provider: &str) -> String {
     repos["repos"][0]["id"].as_str().unwrap().to_owned()
 }
 
-#[tokio::test]
-async fn a_deployment_is_an_artifact_that_begins_to_run() {
+#[test]
+fn a_deployment_is_an_artifact_that_begins_to_run() {
     with_deployments(async |api| {
         let list = api.get(LIST).await.ok();
         assert_eq!(places(&list), "prod b, test c, test a, prod b, prod a");
@@ -113,12 +112,11 @@ async fn a_deployment_is_an_artifact_that_begins_to_run() {
         });
         api.get(LIST).await.expect(200, json!({"deployments": [{}, unknown, {}, {}, {}]}));
         assert_eq!(list["deployments"][1]["_links"].get("artifact"), None);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deployments_are_narrowed_and_paged() {
+#[test]
+fn deployments_are_narrowed_and_paged() {
     with_deployments(async |api| {
         let table = [
             ("env_name=prod", "prod b, prod b, prod a"),
@@ -153,12 +151,11 @@ async fn deployments_are_narrowed_and_paged() {
         }
         api.get(&format!("{LIST}?env_name=none")).await.refuses_field(404, "query.env_name");
         api.get(&format!("{LIST}?repo_name=none")).await.refuses_field(404, "query.repo_name");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deployments_of_a_repo_are_listed_and_told_by_environment() {
+#[test]
+fn deployments_of_a_repo_are_listed_and_told_by_environment() {
     with_deployments(async |api| {
         let (github, gitlab) = (inner_id(&api, "github").await, inner_id(&api, "gitlab").await);
         let of = |repo: &str, query: &str| format!("/repos/acme/{repo}/deployments?{query}");
@@ -195,12 +192,11 @@ async fn deployments_of_a_repo_are_listed_and_told_by_environment() {
         for path in [of(&github, "env=none"), format!("{path}?env=none")] {
             api.get(&path).await.refuses_field(404, "query.env");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deployments_to_an_environment_are_listed_and_counted() {
+#[test]
+fn deployments_to_an_environment_are_listed_and_counted() {
     with_deployments(async |api| {
         let of =
             |environment: &str, query: &str| format!("/environments/acme/{environment}/deployments?{query}");
@@ -248,12 +244,11 @@ async fn deployments_to_an_environment_are_listed_and_counted() {
         for path in [of("none", ""), frequency("none")] {
             api.get(&path).await.refuses_field(404, "env_name");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_last_deployment_of_an_artifact_is_found() {
+#[test]
+fn the_last_deployment_of_an_artifact_is_found() {
     with_deployments(async |api| {
         let of = |environment: &str, fingerprint: &str| format!("{LIST}/{environment}/{fingerprint}");
         let b = api.get(&of("prod", &fingerprint('b'))).await.ok();
@@ -270,12 +265,11 @@ async fn the_last_deployment_of_an_artifact_is_found() {
         refused.refused(404, "Deployment not found", &[("fingerprint", &never)]);
         api.get(&of("prod", "bbbbb")).await.refuses_field(404, "fingerprint");
         api.get(&of("none", &fingerprint('a'))).await.refuses_field(404, "env_name");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn deployments_to_members_are_those_of_a_logical_environment() {
+#[test]
+fn deployments_to_members_are_those_of_a_logical_environment() {
     with_deployments(async |api| {
         let last = async |digit: char| {
             let found = api.get(&format!("{LIST}/all/{}", fingerprint(digit))).await.ok();
@@ -297,6 +291,5 @@ async fn deployments_to_members_are_those_of_a_logical_environment() {
             fingerprint('b')
         );
         gone.expect(404, json!({"message": "Deployment not found", "errors": {"fingerprint": sentence}}));
-    })
-    .await;
+    });
 }

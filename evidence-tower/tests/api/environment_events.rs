@@ -37,8 +37,8 @@ fn told(events: &Value) -> Vec<(u64, char, String)> {
     events.as_array().unwrap().iter().map(told).collect()
 }
 
-#[tokio::test]
-async fn events_tell_what_began_changed_and_stopped() {
+#[test]
+fn events_tell_what_began_changed_and_stopped() {
     on_every_store(async |api| {
         given_a_story(&api).await;
         let all = [
@@ -87,12 +87,11 @@ async fn events_tell_what_began_changed_and_stopped() {
             let expected = Vec::from_iter(expected.iter().map(|place| all[*place].clone()));
             assert_eq!(told(&events), expected, "{query}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn headers_tell_where_a_page_of_events_lies() {
+#[test]
+fn headers_tell_where_a_page_of_events_lies() {
     on_every_store(async |api| {
         given_a_story(&api).await;
         let address = "http://localhost:8001/api/v2/environments/acme/prod/events";
@@ -122,12 +121,11 @@ async fn headers_tell_where_a_page_of_events_lies() {
             .expect_header("x-total-count", "0")
             .expect_header("x-total-pages", "0")
             .expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_event_names_its_artifact_its_flows_and_its_snapshot() {
+#[test]
+fn an_event_names_its_artifact_its_flows_and_its_snapshot() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "all"]).await;
         api.get(EVENTS).await.expect_exactly(200, json!([]));
@@ -135,47 +133,53 @@ async fn an_event_names_its_artifact_its_flows_and_its_snapshot() {
         api.report_running("prod", &[('1', &[10, 11])]).await.created();
         api.report_running("prod", &[('2', &[20])]).await.created();
         let from = api.get("/snapshots/acme/prod/2").await.ok()["timestamp"].clone();
-        let id = api.get(&format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'))).await.ok()["id"].clone();
+        let id = api.get(&format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'))).await.ok()["id"]
+            .clone();
         let api_url = "http://localhost:8001/api/v2";
         let page = "http://localhost:8001/acme";
-        let snapshot = |index: u64| json!({
-            "self": format!("{api_url}/snapshots/acme/prod/{index}"),
-            "html": format!("{page}/environments/prod/snapshots/{index}"),
-        });
+        let snapshot = |index: u64| {
+            json!({
+                "self": format!("{api_url}/snapshots/acme/prod/{index}"),
+                "html": format!("{page}/environments/prod/snapshots/{index}"),
+            })
+        };
         let artifact = json!({
             "self": format!("{api_url}/artifacts/acme/web/fingerprint/{}", fingerprint('1')),
             "html": format!("{page}/flows/web/artifacts/{}?artifact_id={}", fingerprint('1'), id.as_str().unwrap()),
         });
-        let event = |index: u64, digit: char, description: &str, kind: &str, is_known: bool| json!({
-            "environment_name": "prod", "snapshot_index": index, "artifact_name": format!("image-{digit}"),
-            "sha256": fingerprint(digit), "description": description, "reported_at": from,
-            "pipeline": if is_known { "web" } else { "" }, "deployments": [],
-            "flows": if is_known { json!([{"flow_name": "web", "deployments": null}]) } else { json!([]) },
-            "artifact_compliance": null, "snapshot_compliance": false, "type": kind, "code_diff": null,
-            "_links": {"artifact": if is_known { artifact.clone() } else { Value::Null }, "snapshot": snapshot(index)},
-        });
+        let event = |index: u64, digit: char, description: &str, kind: &str, is_known: bool| {
+            json!({
+                "environment_name": "prod", "snapshot_index": index, "artifact_name": format!("image-{digit}"),
+                "sha256": fingerprint(digit), "description": description, "reported_at": from,
+                "pipeline": if is_known { "web" } else { "" }, "deployments": [],
+                "flows": if is_known { json!([{"flow_name": "web", "deployments": null}]) } else { json!([]) },
+                "artifact_compliance": null, "snapshot_compliance": false, "type": kind, "code_diff": null,
+                "_links": {"artifact": if is_known { artifact.clone() } else { Value::Null }, "snapshot": snapshot(index)},
+            })
+        };
         let expected = json!([
             event(2, '2', "1 instance started running (from 0 to 1)", "started-unknown", false),
             event(2, '1', "2 instances stopped running (from 2 to 0)", "exited", true),
             event(1, '1', "2 instances started running (from 0 to 2)", "started-unknown", true),
         ]);
         api.get(EVENTS).await.expect_exactly(200, expected);
-    })
-    .await;
+    });
 }
 
 /// Reports artifact `digit` to a flow, with a commit of a repo at this address.
 async fn given_built(api: &Api, digit: char, flow: &str, repo: &str, url: &str) {
-    let body = json!({
-        "trail_name": format!("t{digit}"), "template_reference_name": "api", "fingerprint": fingerprint(digit),
-        "filename": "api:1", "git_commit": fingerprint(digit)[..40], "build_url": "http://b/1",
-        "commit_url": format!("http://c/{digit}"), "repo_info": {"name": repo, "url": url, "id": repo},
-    });
-    api.post(&format!("/artifacts/acme/{flow}")).json(&body).await.created();
+    api.report(flow, fingerprint(digit))
+        .with(json!({
+            "trail_name": format!("t{digit}"), "template_reference_name": "api", "filename": "api:1",
+            "git_commit": fingerprint(digit)[..40], "build_url": "http://b/1",
+            "commit_url": format!("http://c/{digit}"), "repo_info": {"name": repo, "url": url, "id": repo},
+        }))
+        .await
+        .created();
 }
 
-#[tokio::test]
-async fn events_are_narrowed_to_repos() {
+#[test]
+fn events_are_narrowed_to_repos() {
     on_every_store(async |api| {
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         given_built(&api, '3', "shop", "acme/shop", "https://github.com/acme/shop").await;
@@ -223,9 +227,10 @@ async fn events_are_narrowed_to_repos() {
         ] {
             api.get(&format!("{EVENTS}?{query}")).await.refuses_field(400, field);
         }
-        api.get("/environments/acme/none/events").await.expect(404, json!({"message": "Environment not found"}));
-    })
-    .await;
+        api.get("/environments/acme/none/events")
+            .await
+            .expect(404, json!({"message": "Environment not found"}));
+    });
 }
 
 /// An API whose clock is moved by hand.
@@ -286,17 +291,18 @@ async fn a_window_of_time_has_the_snapshots_that_were_taken_in_it() {
     }
 }
 
-#[tokio::test]
-async fn the_audit_log_is_a_file_without_formulas() {
+#[test]
+fn the_audit_log_is_a_file_without_formulas() {
     on_every_store(async |api| {
         api.given_environments("server", &["prod"]).await;
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         given_built(&api, '1', "shop", "acme/shop", "https://github.com/acme/shop").await;
         given_built(&api, '9', "other", "acme/other", "https://github.com/acme/other").await;
-        let artifact = |name: &str, digit: char| json!({"digests": {name: fingerprint(digit)}, "creationTimestamp": 1});
+        let artifact =
+            |name: &str, digit: char| json!({"digests": {name: fingerprint(digit)}, "creationTimestamp": 1});
         let report = async |artifacts: Value| {
-            let report = api.put("/environments/acme/prod/report/server");
-            report.json(json!({"artifacts": artifacts})).await.created();
+            let ask = api.put("/environments/acme/prod/report/server").json(json!({"artifacts": artifacts}));
+            ask.await.created();
         };
         report(json!([artifact("=HYPERLINK(\"http://x\",1)", '2'), artifact("app", '1')])).await;
         report(json!([artifact("app", '1')])).await;
@@ -353,12 +359,14 @@ async fn the_audit_log_is_a_file_without_formulas() {
         let many = Vec::from_iter((0..101).map(|number| number.to_string())).join(",");
         api.get(&format!("{LOG}?flow_names={many}")).await.refuses_field(400, "query.flow_names");
         api.put("/flows/acme/web/rename").json(json!({"new_name": "web2"})).await.ok();
-        let [former, present] = ["web", "web2"].map(|name| api.get(&format!("{LOG}?flow_names={name}")).into_future());
+        let [former, present] =
+            ["web", "web2"].map(|name| api.get(&format!("{LOG}?flow_names={name}")).into_future());
         let (former, present) = (former.await.body, present.await.body);
         assert!(former == present && former.len() > lines[0].len() + 2);
-        api.get("/environments/acme/none/auditlog").await.expect(404, json!({"message": "Environment not found"}));
-    })
-    .await;
+        api.get("/environments/acme/none/auditlog")
+            .await
+            .expect(404, json!({"message": "Environment not found"}));
+    });
 }
 
 /// The text with the times of its rows left out.
@@ -370,38 +378,44 @@ fn mask(text: &str) -> String {
     Vec::from_iter(text.split("\r\n").map(line)).join("\r\n")
 }
 
-#[tokio::test]
-async fn two_snapshots_are_compared() {
+#[test]
+fn two_snapshots_are_compared() {
     on_every_store(async |api| {
         given_built(&api, '1', "web", "acme/web", "https://github.com/acme/web").await;
         api.given_environments("docker", &["prod", "test", "empty"]).await;
         api.report_running("prod", &[('1', &[10, 12]), ('2', &[20]), ('4', &[40])]).await.created();
         api.report_running("prod", &[('1', &[10]), ('3', &[30]), ('4', &[41])]).await.created();
         api.report_running("test", &[('1', &[11])]).await.created();
-        let item = |digit: char, newest: i64, count: u64| json!({
-            "fingerprint": fingerprint(digit), "name": format!("image-{digit}"), "most_recent_timestamp": newest,
-            "flow": if digit == '1' { "web" } else { "" },
-            "commit_url": if digit == '1' { json!("http://c/1") } else { Value::Null },
-            "instance_count": count,
-        });
+        let item = |digit: char, newest: i64, count: u64| {
+            json!({
+                "fingerprint": fingerprint(digit), "name": format!("image-{digit}"), "most_recent_timestamp": newest,
+                "flow": if digit == '1' { "web" } else { "" },
+                "commit_url": if digit == '1' { json!("http://c/1") } else { Value::Null },
+                "instance_count": count,
+            })
+        };
         let changed = |mut item: Value, first: u64| {
             item["s1_instance_count"] = json!(first);
             item["s2_instance_count"] = item["instance_count"].clone();
             item
         };
-        let diff = |first: (&str, Vec<Value>), second: (&str, Vec<Value>), changed: Vec<Value>, same: Vec<Value>| json!({
-            "snappish1": {"snapshot_id": first.0, "artifacts": first.1},
-            "snappish2": {"snapshot_id": second.0, "artifacts": second.1},
-            "changed": {"artifacts": changed},
-            "not-changed": {"artifacts": same},
-        });
+        let diff =
+            |first: (&str, Vec<Value>), second: (&str, Vec<Value>), changed: Vec<Value>, same: Vec<Value>| {
+                json!({
+                    "snappish1": {"snapshot_id": first.0, "artifacts": first.1},
+                    "snappish2": {"snapshot_id": second.0, "artifacts": second.1},
+                    "changed": {"artifacts": changed},
+                    "not-changed": {"artifacts": same},
+                })
+            };
         let two = || ("prod#2", vec![item('3', 30, 1)]);
         let one = || ("prod#1", vec![item('2', 20, 1)]);
         let forth = diff(one(), two(), vec![changed(item('1', 10, 1), 2)], vec![item('4', 41, 1)]);
         let back = diff(two(), one(), vec![changed(item('1', 12, 2), 1)], vec![item('4', 40, 1)]);
         let others = || vec![item('3', 30, 1), item('4', 41, 1)];
         let across = diff(("prod#2", others()), ("test#1", vec![]), vec![], vec![item('1', 11, 1)]);
-        let itself = diff(("prod#2", vec![]), ("prod#2", vec![]), vec![], [vec![item('1', 10, 1)], others()].concat());
+        let itself =
+            diff(("prod#2", vec![]), ("prod#2", vec![]), vec![], [vec![item('1', 10, 1)], others()].concat());
         let table = [
             ("prod%231", "prod%232", forth.clone()),
             ("prod~1", "prod", forth.clone()),
@@ -439,8 +453,7 @@ async fn two_snapshots_are_compared() {
         ] {
             api.get(&format!("/env-diff/acme?{query}")).await.refuses_field(400, field);
         }
-    })
-    .await;
+    });
 }
 
 /// What of the flows of the artifact with this digit is said about what it replaced.
@@ -452,8 +465,8 @@ async fn diffs(api: &Api, index: &str, digit: char) -> Value {
     artifact["flows"].as_array().unwrap().iter().map(|flow| flow["deployment_diff"].clone()).collect()
 }
 
-#[tokio::test]
-async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared() {
+#[test]
+fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let github = "https://github.com/acme/web.git";
@@ -472,13 +485,17 @@ async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared
         given_built(&api, '4', "web", "acme/web", "https://gitlab.example.com/acme/web").await;
         api.report_running("prod", &[('1', &[40]), ('4', &[50])]).await.created();
         let [one, two, three, four] = ['1', '2', '3', '4'].map(fingerprint);
-        let compare = |before: &str, after: &str| format!("https://github.com/acme/web/compare/{}...{}", &before[..40], &after[..40]);
-        let diff = |digit: char, url: String, running: bool| json!({
-            "diff_url": url, "previous_git_commit": fingerprint(digit)[..40], "previous_fingerprint": fingerprint(digit),
-            "previous_artifact_name": format!("image-{digit}"), "previous_artifact_compliance_state": "COMPLIANT",
-            "previous_running": running, "previous_git_commit_url": format!("http://c/{digit}"),
-            "previous_trail_name": format!("t{digit}"), "previous_template_reference_name": "api",
-        });
+        let compare = |before: &str, after: &str| {
+            format!("https://github.com/acme/web/compare/{}...{}", &before[..40], &after[..40])
+        };
+        let diff = |digit: char, url: String, running: bool| {
+            json!({
+                "diff_url": url, "previous_git_commit": fingerprint(digit)[..40], "previous_fingerprint": fingerprint(digit),
+                "previous_artifact_name": format!("image-{digit}"), "previous_artifact_compliance_state": "COMPLIANT",
+                "previous_running": running, "previous_git_commit_url": format!("http://c/{digit}"),
+                "previous_trail_name": format!("t{digit}"), "previous_template_reference_name": "api",
+            })
+        };
         let table = [
             ("1", '1', json!([null])),
             ("2", '1', json!([null])),
@@ -503,24 +520,21 @@ async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared
             assert_eq!(diffs(&api, index, digit).await, expected, "{digit} in {index}");
         }
         // The name that it had last counts for a report without one.
-        let unnamed = json!({
-            "trail_name": "later", "fingerprint": four, "filename": "x", "build_url": "", "commit_url": "",
-            "git_commit": four[..40],
-        });
-        api.post("/artifacts/acme/web").json(unnamed).await.created();
+        api.report("web", four).in_trail("later").with(json!({"git_commit": four[..40]})).await.created();
         api.report_running("prod", &[('1', &[40]), ('4', &[50])]).await.created();
-        let named = |diff: &Value| (diff["previous_fingerprint"].clone(), diff["previous_template_reference_name"].clone());
+        let named = |diff: &Value| {
+            (diff["previous_fingerprint"].clone(), diff["previous_template_reference_name"].clone())
+        };
         assert_eq!(named(&diffs(&api, "9", '4').await[0]), (json!(one), json!("api")));
         let events = api.get(&format!("{EVENTS}?start=5&end=6&reverse=true")).await.ok();
         let urls = Vec::from_iter(events.as_array().unwrap().iter().map(|event| event["code_diff"].clone()));
         let expected = [json!(compare(&two, &three)), Value::Null, json!(compare(&three, &one))];
         assert_eq!(urls, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_says_why_an_artifact_may_not_run() {
+#[test]
+fn a_snapshot_says_why_an_artifact_may_not_run() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_flow_with_template().await;
@@ -560,11 +574,11 @@ async fn a_snapshot_says_why_an_artifact_may_not_run() {
             },
         ]});
         api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
-        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('3'), "description": "known"});
+        let allowed =
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('3'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &[('3', &[10])]).await.created();
         let reasons = json!({"artifacts": [{"compliant": true, "reasons_for_incompliance": []}, {}, {}]});
         api.get("/snapshots/acme/prod/-1").await.expect(200, reasons);
-    })
-    .await;
+    });
 }

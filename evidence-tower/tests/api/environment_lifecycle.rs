@@ -16,8 +16,8 @@ async fn snapshots(api: &Api, name: &str) -> usize {
     api.get(&format!("/snapshots/acme/{name}?per_page=1000")).await.ok().as_array().unwrap().len()
 }
 
-#[tokio::test]
-async fn a_patch_changes_what_it_says_and_clears_a_description() {
+#[test]
+fn a_patch_changes_what_it_says_and_clears_a_description() {
     on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -58,15 +58,17 @@ async fn a_patch_changes_what_it_says_and_clears_a_description() {
         patch(json!({"included_environments": ["none"]})).await.expect_exactly(404, missing);
         patch(json!({"policies": ["none"]})).await.expect(404, json!({"message": "Policy not found"}));
         let a = api.patch("/environments/acme/a").json(json!({"included_environments": ["b"]})).await;
-        a.expect(400, json!({"errors": {"included_environments": "Only a logical environment includes others"}}));
+        a.expect(
+            400,
+            json!({"errors": {"included_environments": "Only a logical environment includes others"}}),
+        );
         patch(json!({"description": "x"})).key("snapshotter-key").await.expect(403, json!({}));
         api.patch("/environments/acme/none").json(json!({})).await.expect(404, json!({}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nothing_is_known_to_run_in_an_archived_environment() {
+#[test]
+fn nothing_is_known_to_run_in_an_archived_environment() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.given_artifact('1', "t1").await;
@@ -87,12 +89,11 @@ async fn nothing_is_known_to_run_in_an_archived_environment() {
         assert_eq!((&after["exited"], &after["history"]), (&before["exited"], &before["history"]));
         let found = api.get(&format!("/search/acme/sha/{}", fingerprint('1'))).await.ok();
         assert_eq!(found["artifacts"][0]["running_in"], json!(["test"]), "{found}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn policies_that_are_detached_evaluate_what_runs_no_more() {
+#[test]
+fn policies_that_are_detached_evaluate_what_runs_no_more() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -114,12 +115,11 @@ async fn policies_that_are_detached_evaluate_what_runs_no_more() {
         detach(json!(["none"])).await.expect(404, json!({"message": "Policy not found"}));
         detach(json!([])).await.expect(400, json!({}));
         detach(json!(["p"])).key("reader-key").await.expect(403, json!({}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_renamed_environment_answers_to_its_former_name_until_another_takes_it() {
+#[test]
+fn a_renamed_environment_answers_to_its_former_name_until_another_takes_it() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         let rename = |of: &str, to: &str| {
@@ -160,12 +160,11 @@ async fn a_renamed_environment_answers_to_its_former_name_until_another_takes_it
         rename("test", "stage").await.ok();
         rename("stage", "test").await.ok();
         api.get("/environments/acme/stage").await.expect(200, json!({"name": "test"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_archived_environment_is_gone_and_its_name_is_free() {
+#[test]
+fn an_archived_environment_is_gone_and_its_name_is_free() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod", "test"]).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -186,18 +185,18 @@ async fn an_archived_environment_is_gone_and_its_name_is_free() {
         }
         archive().await.expect_exactly(404, archived("env_name", "prod"));
         assert_eq!(api.report_running("prod", &[]).await.status, 404);
-        let join = api.put("/environments/acme/all/join").json(json!({"physical_env_name": "prod"}));
-        join.await.expect_exactly(404, archived("physical_env_name", "prod"));
-        api.get("/environments/acme/all").await.expect(200, json!({"included_environments": ["test"], "state": null}));
+        let ask = api.put("/environments/acme/all/join").json(json!({"physical_env_name": "prod"}));
+        ask.await.expect_exactly(404, archived("physical_env_name", "prod"));
+        api.get("/environments/acme/all")
+            .await
+            .expect(200, json!({"included_environments": ["test"], "state": null}));
         // A fresh one of the name, of another type: nothing of the old one comes back.
-        let fresh = json!({"name": "prod", "type": "server", "description": ""});
-        api.put("/environments/acme").json(fresh).await.created();
+        api.put_environment("prod", "server").await.created();
         let expected = json!({"type": "server", "description": "", "tags": {}, "policies": [], "last_reported_at": null});
         api.get(PROD).await.expect(200, expected);
         assert_eq!(snapshots(&api, "prod").await, 0);
         api.get("/environments/acme/all").await.expect(200, json!({"included_environments": ["test"]}));
         archive().await.ok();
         api.get(PROD).await.expect_exactly(404, archived("env_name", "prod"));
-    })
-    .await;
+    });
 }

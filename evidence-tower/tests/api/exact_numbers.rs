@@ -96,25 +96,23 @@ fn assert_in(text: &str, fields: &[String], what: &str) {
     }
 }
 
-#[tokio::test]
-async fn numbers_come_back_as_they_were_sent() {
+#[test]
+fn numbers_come_back_as_they_were_sent() {
     on_every_store(async |api| {
         let fields = send_all(&api).await;
         assert!(fields.len() > 10, "{fields:?}");
         assert_in(&answers(&api).await, &fields, "the answers");
         let pdf = api.get("/trails/acme/web/t/audit_pdf").await;
         assert_eq!(pdf.status.as_u16(), 200, "{:?}", pdf.body);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn numbers_are_recorded_as_they_were_sent() {
+#[test]
+fn numbers_are_recorded_as_they_were_sent() {
     with_every_store(async |api, store| {
         let fields = send_all(&api).await;
         let entries = store.ledger_entries(acme(&*store).await, 0, 1000).await.unwrap();
         let payloads: String = entries.into_iter().map(|entry| entry.payload).collect();
         assert_in(&payloads, &fields, "the ledger");
-    })
-    .await;
+    });
 }

@@ -13,8 +13,8 @@ use crate::support::{Api, JOHN, Reply, fixture, on_every_store};
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: jira\n      type: jira\n";
 
-#[tokio::test]
-async fn a_flow_is_put_got_and_listed() {
+#[test]
+fn a_flow_is_put_got_and_listed() {
     on_every_store(async |api| {
         let document = ("name=\"data_json\"", r#"{"name": "web", "description": "The site"}"#);
         let put = api.put("/flows/acme/template_file").form(&[document]).await;
@@ -26,30 +26,27 @@ async fn a_flow_is_put_got_and_listed() {
         let flow = json!({"name": "web", "description": "The site", "visibility": "private", "org": "acme", "template": TEMPLATE, "tags": {}});
         api.get("/flows/acme/web").key("reader-key").await.expect(200, flow.clone());
         api.get("/flows/acme").await.expect(200, json!([flow.clone()]));
-        api.get("/flows/acme?per_page=1").await.expect(200, json!({"data": [flow], "pagination": {"total": 1}}));
+        api.get("/flows/acme?per_page=1")
+            .await
+            .expect(200, json!({"data": [flow], "pagination": {"total": 1}}));
         api.get("/flows/foobar").key(JOHN).await.expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
+#[test]
+fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
     on_every_store(async |api| {
         for (name, visibility) in [("open", "public"), ("closed", "private")] {
-            let document = json!({"name": name, "description": "", "visibility": visibility}).to_string();
-            let put = api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await;
+            let put = api.put_flow(name).with(json!({"visibility": visibility})).await;
             put.expect_exactly(201, "OK");
         }
         let refused = json!({"message": "You don't have permission to access this resource"});
-        api.get("/flows/acme/open")
-            .key(JOHN)
-            .await
-            .expect(200, json!({"name": "open", "visibility": "public"}));
+        let found = api.get("/flows/acme/open").key(JOHN).await;
+        found.expect(200, json!({"name": "open", "visibility": "public"}));
         for path in ["/flows/acme/closed", "/flows/acme/unknown", "/flows/acme"] {
             api.get(path).key(JOHN).await.expect_exactly(403, refused.clone());
         }
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -59,8 +56,7 @@ async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
     let names = Vec::from_iter((0..70).map(|number| format!("flow{number:02}")));
     // The list is by name, whatever the order that they were made in.
     for name in names.iter().rev() {
-        let long = json!({"name": name, "description": "x".repeat(60 << 10)}).to_string();
-        api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &long)]).await.created();
+        api.put_flow(name).with(json!({"description": "x".repeat(60 << 10)})).await.created();
     }
     api.begin("flow69", &json!({"name": "t"})).await.created();
     let about_flows = || take_counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
@@ -81,8 +77,7 @@ async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
 }
 
 async fn put(api: &Api, name: &str) -> Reply {
-    let document = json!({"name": name, "description": "put"}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await
+    api.put_flow(name).with(json!({"description": "put"})).await
 }
 
 async fn rename(api: &Api, name: &str, new_name: &str) -> Reply {
@@ -90,9 +85,7 @@ async fn rename(api: &Api, name: &str, new_name: &str) -> Reply {
 }
 
 async fn attest(api: &Api, flow: &str, name: &str) -> Reply {
-    let document = json!({"attestation_name": name, "is_compliant": true}).to_string();
-    let path = format!("/attestations/acme/{flow}/trail/t/generic");
-    api.post(&path).form(&[("name=\"data_json\"", document.as_str())]).await
+    api.generic(flow, name, true).await
 }
 
 /// The names of the flows that the list has.
@@ -101,8 +94,8 @@ async fn listed(api: &Api) -> Vec<String> {
     list.as_array().unwrap().iter().map(|flow| flow["name"].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn a_renamed_flow_answers_to_its_former_name_until_another_takes_that() {
+#[test]
+fn a_renamed_flow_answers_to_its_former_name_until_another_takes_that() {
     on_every_store(async |api| {
         put(&api, "web").await.created();
         attest(&api, "web", "a").await.created();
@@ -132,12 +125,11 @@ async fn a_renamed_flow_answers_to_its_former_name_until_another_takes_that() {
         rename(&api, "shop", "web").await.ok();
         assert_eq!(listed(&api).await, ["site", "web"]);
         assert_eq!(api.get("/flows/acme/web").await.ok()["id"], before["id"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_flow_has_no_name_that_breaks_the_rules() {
+#[test]
+fn a_flow_has_no_name_that_breaks_the_rules() {
     on_every_store(async |api| {
         put(&api, "web").await.created();
         let pattern =
@@ -156,12 +148,11 @@ async fn a_flow_has_no_name_that_breaks_the_rules() {
             refused.refused(400, INVALID, &[(field, text)]);
         }
         assert_eq!(listed(&api).await, ["web"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_archived_flow_is_in_no_list_and_takes_nothing_more() {
+#[test]
+fn an_archived_flow_is_in_no_list_and_takes_nothing_more() {
     on_every_store(async |api| {
         put(&api, "old").await.created();
         rename(&api, "old", "web").await.ok();
@@ -209,17 +200,18 @@ async fn an_archived_flow_is_in_no_list_and_takes_nothing_more() {
             put(&api, "web").await.created();
         }
         assert_eq!(listed(&api).await, ["web"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_flow_has_at_most_twenty_former_names() {
+#[test]
+fn a_flow_has_at_most_twenty_former_names() {
     on_every_store(async |api| {
         put(&api, "f0").await.created();
         for number in 0..20 {
-            let rename = api.put(&format!("/flows/acme/f{number}/rename"));
-            rename.json(json!({"new_name": format!("f{}", number + 1)})).await.ok();
+            api.put(&format!("/flows/acme/f{number}/rename"))
+                .json(json!({"new_name": format!("f{}", number + 1)}))
+                .await
+                .ok();
         }
         let rename = async |new_name: &str| {
             api.put("/flows/acme/f20/rename").json(json!({"new_name": new_name})).await
@@ -228,23 +220,21 @@ async fn a_flow_has_at_most_twenty_former_names() {
         // One that it had already.
         rename("f3").await.ok();
         api.put("/flows/acme/f3/archive").await.ok();
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nothing_is_in_a_space() {
+#[test]
+fn nothing_is_in_a_space() {
     on_every_store(async |api| {
         put(&api, "web").await.created();
         api.get("/flows/acme?space_id=a&space_id=b").await.expect_exactly(200, json!([]));
         let page = api.get("/flows/acme?space_id=a&per_page=5").await;
         page.expect(200, json!({"data": [], "pagination": {"total": 0, "page_count": 0}}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn older_clients_put_a_flow_with_a_list_of_names() {
+#[test]
+fn older_clients_put_a_flow_with_a_list_of_names() {
     on_every_store(async |api| {
         let body = json!({"name": "web", "description": "Site", "template": ["artifact", "unit-test", ""]});
         api.put("/flows/acme").json(&body).await.expect_exactly(201, "OK");
@@ -257,28 +247,30 @@ async fn older_clients_put_a_flow_with_a_list_of_names() {
         api.get("/flows/acme").await.expect(200, json!([flow]));
 
         // A trail expects the artifact, and each of the names of it.
-        api.put("/flows/acme").json(json!({"name": "web", "description": "", "template": ["unit-test"]})).await.ok();
+        api.put("/flows/acme")
+            .json(json!({"name": "web", "description": "", "template": ["unit-test"]}))
+            .await
+            .ok();
         api.begin("web", &json!({"name": "t"})).await.created();
-        let missing = json!({"status": "INCOMPLETE", "artifacts_statuses": {"artifact": {"status": "MISSING"}}});
+        let missing =
+            json!({"status": "INCOMPLETE", "artifacts_statuses": {"artifact": {"status": "MISSING"}}});
         api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": missing}));
-        let artifact = json!({
-            "trail_name": "t", "template_reference_name": "artifact", "fingerprint": "a".repeat(64), "filename": "x",
-            "build_url": "", "commit_url": "",
-        });
-        api.post("/artifacts/acme/web").json(artifact).await.created();
+        api.report("web", "a".repeat(64))
+            .in_trail("t")
+            .with(json!({"template_reference_name": "artifact"}))
+            .await
+            .created();
         let document = json!({
             "attestation_name": "unit-test", "is_compliant": true, "artifact_fingerprint": "a".repeat(64),
         });
-        let attest = api.post("/attestations/acme/web/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+        api.attest_in("web", "t", "generic").data(&document).await.created();
         api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
 
         // Clients that send such lists know neither trails nor the names of a template.
-        let artifact = json!({
-            "fingerprint": "b".repeat(64), "filename": "y", "git_commit": "c".repeat(40), "build_url": "",
-            "commit_url": "",
-        });
-        api.post("/artifacts/acme/web").json(artifact).await.created();
+        api.report("web", "b".repeat(64))
+            .with(json!({"filename": "y", "git_commit": "c".repeat(40)}))
+            .await
+            .created();
         let path = format!("/artifacts/acme/web/fingerprint/{}", "b".repeat(64));
         api.get(&path).await.expect(200, json!({"state": "INCOMPLETE"}));
 
@@ -300,13 +292,13 @@ async fn older_clients_put_a_flow_with_a_list_of_names() {
             api.put("/flows/acme").json(&body).await.refused(400, INVALID, &[(field, text)]);
         }
         let list = ("name=\"template_file\"; filename=\"t.yml\"", r#"["unit-test"]"#);
-        api.put("/flows/acme/template_file").form(&[document, list]).await.refuses_field(400, "template_file");
-    })
-    .await;
+        let ask = api.put("/flows/acme/template_file").form(&[document, list]);
+        ask.await.refuses_field(400, "template_file");
+    });
 }
 
-#[tokio::test]
-async fn the_repo_of_a_flow_is_the_one_that_was_reported_last() {
+#[test]
+fn the_repo_of_a_flow_is_the_one_that_was_reported_last() {
     on_every_store(async |api| {
         let artifact = |digit: char, trail: &str, repo_url: &str, repo: Value| {
             json!({
@@ -338,13 +330,11 @@ async fn the_repo_of_a_flow_is_the_one_that_was_reported_last() {
         shows("https://e/trail").await;
         let generic =
             json!({"attestation_name": "x", "is_compliant": true, "repo_info": repo("https://e/attested")});
-        let attest = api.post("/attestations/acme/ru/trail/v/generic");
-        attest.form(&[("name=\"data_json\"", &generic.to_string())]).await.created();
+        api.attest_in("ru", "v", "generic").data(&generic).await.created();
         shows("https://e/attested").await;
         // A description is no news of a repo.
         api.begin("ru", &json!({"name": "v", "description": "new"})).await.ok();
         shows("https://e/attested").await;
         assert_eq!(api.get("/flows/acme/other").await.ok()["repo_url"], "");
-    })
-    .await;
+    });
 }

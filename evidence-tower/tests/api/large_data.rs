@@ -23,9 +23,8 @@ fn data(bytes: usize) -> Value {
 }
 
 async fn given_type(api: &Api) {
-    let document =
-        json!({"name": "any", "evaluator": {"content_type": "jq", "rules": [".a | length > 9"]}}).to_string();
-    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+    let document = json!({"name": "any", "evaluator": {"content_type": "jq", "rules": [".a | length > 9"]}});
+    api.post("/custom-attestation-types/acme").data(&document).await.created();
 }
 
 fn custom(name: &str, data: &Value) -> Value {
@@ -50,8 +49,8 @@ async fn one(api: &Api, listed: &Value) -> Value {
     api.get(&format!("/attestations/acme?attestation_id={id}")).await.ok()["data"][0].clone()
 }
 
-#[tokio::test]
-async fn data_are_stored_apart_from_64_kib_on_and_once() {
+#[test]
+fn data_are_stored_apart_from_64_kib_on_and_once() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_type(&api).await;
         for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
@@ -61,7 +60,10 @@ async fn data_are_stored_apart_from_64_kib_on_and_once() {
             let whole = one(&api, &found).await;
             assert_eq!(whole["attestation_data"], data, "{name}");
             assert!(whole.get("omitted_data").is_none());
-            assert_eq!((&found["is_compliant"], &found["rule_results"][0]["outcome"]), (&json!(true), &json!("passed")));
+            assert_eq!(
+                (&found["is_compliant"], &found["rule_results"][0]["outcome"]),
+                (&json!(true), &json!("passed"))
+            );
             if apart {
                 let text = data.to_string();
                 let id = found["attestation_id"].as_str().unwrap();
@@ -80,12 +82,11 @@ async fn data_are_stored_apart_from_64_kib_on_and_once() {
         assert_eq!(texts(&*store).await.len(), 1);
         api.attest("custom", &custom("other", &data((64 << 10) + 2))).await.created();
         assert_eq!(texts(&*store).await.len(), 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn data_of_every_type_are_given_back_as_they_were_sent() {
+#[test]
+fn data_of_every_type_are_given_back_as_they_were_sent() {
     let text = |n: usize| format!("{n}{}", "m".repeat(200));
     let suites: Vec<_> = (0..400)
         .map(|n| json!({"name": text(n), "failures": 0, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5, "timestamp": null}))
@@ -141,20 +142,24 @@ async fn data_of_every_type_are_given_back_as_they_were_sent() {
         let org = acme(&*store).await;
         let id = scan["attestation_id"].as_str().unwrap().parse().unwrap();
         let record = store.attestation(org, id).await.unwrap().unwrap();
-        assert!(matches!(&record.details, Details::Snyk(details) if details.snyk_results.results.0[0].high.is_none()));
+        assert!(
+            matches!(&record.details, Details::Snyk(details) if details.snyk_results.results.0[0].high.is_none())
+        );
         let found = store.texts(org, &[record.data.unwrap().sha256]).await.unwrap();
         let found: Value = serde_json::from_str(&found[0]).unwrap();
-        assert_eq!((&found["results"][0]["high"], &found["results"][0]["high_count"]), (&json!(findings), &json!(3)));
+        assert_eq!(
+            (&found["results"][0]["high"], &found["results"][0]["high_count"]),
+            (&json!(findings), &json!(3))
+        );
         assert_eq!(texts(&*store).await.len(), table.len());
         // A decision shows its data, too.
         let decisions = api.get("/controls/acme/C-1/decisions").await;
         assert_eq!(decisions.status, 404, "there is no such control");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn lists_pdfs_and_evaluations_read_no_large_data() {
+#[test]
+fn lists_pdfs_and_evaluations_read_no_large_data() {
     const MANY: usize = 30;
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_type(&api).await;
@@ -201,8 +206,7 @@ async fn lists_pdfs_and_evaluations_read_no_large_data() {
         let whole = one(&api, &listed(&api, "bom").await).await;
         assert_eq!(whole["attestation_data"], data);
         assert_eq!(texts(&*store).await.len(), 1);
-    })
-    .await;
+    });
 }
 
 /// As by readers whose connections take nothing: each answer is in memory until it is sent.
@@ -212,7 +216,7 @@ async fn answers_with_long_data_that_nobody_takes_are_bounded_and_keep_no_report
     let evidence = in_memory_with(Settings { limits, ..Settings::default() }).await;
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
     given_type(&api).await;
-    api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "C-1"})).await.created();
+    api.post_control("C-1").await.created();
     let decision = json!({"is_compliant": true, "because": "x".repeat((2 << 20) - 100)});
     let system = json!({"attestation_name": "decision", "type_name": "decision", "control": "C-1", "attestation_data": decision});
     api.attest("custom", &custom("one", &data(2 << 20))).await.created();

@@ -18,8 +18,7 @@ const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n
 const NOW: f64 = 1_783_538_510.0;
 
 async fn put_all(api: &Api, members: &[&str]) {
-    let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": members});
-    api.put("/environments/acme").json(&all).await.created();
+    api.put_logical("all", &members).await.created();
 }
 
 async fn archive(api: &Api, environment: &str) {
@@ -68,8 +67,8 @@ fn shown(snapshot: &Value) -> Vec<(char, String, u64, u64)> {
     snapshot["artifacts"].as_array().unwrap().iter().map(one).collect()
 }
 
-#[tokio::test]
-async fn a_logical_environment_has_the_snapshots_of_its_members() {
+#[test]
+fn a_logical_environment_has_the_snapshots_of_its_members() {
     on_every_store(async |api| {
         given_a_story(&api).await;
         let unchanged = |digit, count| (digit, "unchanged", count, count);
@@ -136,13 +135,12 @@ async fn a_logical_environment_has_the_snapshots_of_its_members() {
             let whole = expected.iter().map(|index| &list[usize::try_from(7 - index).unwrap()]);
             assert_eq!(page.iter().collect::<Vec<_>>(), Vec::from_iter(whole), "{query}");
         }
-    })
-    .await;
+    });
 }
 
 /// The state and the latest snapshot of a logical environment say the same, whatever its members are and do.
-#[tokio::test]
-async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot() {
+#[test]
+fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot() {
     on_every_store(async |api| {
         api.given_environments("docker", &["good", "bad", "free", "idle", "gone"]).await;
         api.put_policy("p", PROVENANCE).await.created();
@@ -187,12 +185,11 @@ async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot() {
         let list = api.get("/snapshots/acme/all").await.ok();
         let verdicts = Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"] == true));
         assert_eq!(verdicts, [true, false, false, true, false, true, false, true, false]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_environment_without_reports_has_no_snapshots() {
+#[test]
+fn a_logical_environment_without_reports_has_no_snapshots() {
     on_every_store(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         put_all(&api, &[]).await;
@@ -206,12 +203,11 @@ async fn a_logical_environment_without_reports_has_no_snapshots() {
         assert_eq!(log.body.iter().filter(|byte| **byte == b'\n').count(), 1);
         let diff = api.get("/env-diff/acme?snappish1=all&snappish2=a").await;
         diff.expect(404, json!({"message": "Snapshot not found"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
+#[test]
+fn a_logical_snapshot_has_the_verdicts_of_its_members() {
     on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         put_all(&api, &["eu", "us"]).await;
@@ -238,13 +234,12 @@ async fn a_logical_snapshot_has_the_verdicts_of_its_members() {
         assert_eq!(decided, [json!("p"), json!("q"), json!("q")]);
         let reasons = &snapshot["artifacts"][1]["reasons_for_incompliance"];
         assert!(reasons[0].as_str().unwrap().contains("policy 'q'"), "{reasons}");
-    })
-    .await;
+    });
 }
 
 /// Its own policies count in its state, in its snapshots and at the gate, and in nothing of its members.
-#[tokio::test]
-async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_environment() {
+#[test]
+fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_environment() {
     on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         put_all(&api, &["eu", "us"]).await;
@@ -340,14 +335,13 @@ async fn what_runs_in_the_members_complies_with_the_policies_of_a_logical_enviro
         let list = api.get("/snapshots/acme/all?reverse=true&per_page=100").await.ok();
         let verdicts = Vec::from_iter(list.as_array().unwrap().iter().map(|row| row["compliant"] == true));
         assert!(verdicts.contains(&true) && verdicts.contains(&false), "{verdicts:?}");
-    })
-    .await;
+    });
 }
 
 /// A member joins a logical environment whose policy it violates: from the entry of the change on it is not compliant, also before
 /// the member is evaluated by that policy.
-#[tokio::test]
-async fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated() {
+#[test]
+fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated() {
     on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
@@ -399,13 +393,12 @@ async fn a_member_that_joins_makes_no_snapshot_compliant_before_it_is_evaluated(
         api.patch("/environments/acme/made").json(json!({"description": "other"})).await.ok();
         let later = api.get("/snapshots/acme/made?reverse=true").await.ok();
         assert_eq!(verdicts(&later)[..after.len()], after);
-    })
-    .await;
+    });
 }
 
 /// A policy of a logical environment that its member has, too, and one that another logical environment has.
-#[tokio::test]
-async fn policies_of_logical_environments_count_where_they_are_attached() {
+#[test]
+fn policies_of_logical_environments_count_where_they_are_attached() {
     on_every_store(async |api| {
         api.given_environments("docker", &["eu"]).await;
         for (policy, text) in [("p", PROVENANCE), ("test", TEST)] {
@@ -414,11 +407,7 @@ async fn policies_of_logical_environments_count_where_they_are_attached() {
         api.given_artifact('1', "t1").await;
         api.report_running("eu", &[('1', &[10])]).await.created();
         for (name, policy) in [("one", "p"), ("two", "test")] {
-            let logical = json!({
-                "name": name, "type": "logical", "description": "", "included_environments": ["eu"],
-                "policies": [policy],
-            });
-            api.put("/environments/acme").json(&logical).await.created();
+            api.put_logical(name, ["eu"]).with(json!({"policies": [policy]})).await.created();
         }
         let state =
             async |name: &str| api.get(&format!("/environments/acme/{name}")).await.ok()["state"].clone();
@@ -444,12 +433,11 @@ async fn policies_of_logical_environments_count_where_they_are_attached() {
         assert_eq!(snapshot["applied_policies"].as_array().unwrap().len(), 1, "{snapshot}");
         archive(&api, "two").await;
         assert_eq!([state("eu").await, state("one").await], [json!(true), json!(true)]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_environment_has_the_events_of_its_members() {
+#[test]
+fn a_logical_environment_has_the_events_of_its_members() {
     on_every_store(async |api| {
         given_a_story(&api).await;
         let events = "/environments/acme/all/events";
@@ -496,12 +484,11 @@ async fn a_logical_environment_has_the_events_of_its_members() {
             format!("all,{index},{kind},{told}")
         };
         assert_eq!(Vec::from_iter(cells), Vec::from_iter(all.iter().map(line)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_members_run_is_compared_together() {
+#[test]
+fn what_members_run_is_compared_together() {
     on_every_store(async |api| {
         given_a_story(&api).await;
         let sections = async |first: &str, second: &str| {
@@ -527,14 +514,13 @@ async fn what_members_run_is_compared_together() {
             [vec![('1', 0, 1), ('2', 0, 1)], vec![], vec![], vec![]]
         );
         assert_eq!(sections("all", "eu").await, [vec![], vec![], vec![], vec![('2', 0, 1)]]);
-    })
-    .await;
+    });
 }
 
 /// Whatever the members do, what a snapshot shows when it is the current one it shows forever after; and the current one is
 /// what the members run.
-#[tokio::test]
-async fn snapshots_of_logical_environments_stay_as_they_were() {
+#[test]
+fn snapshots_of_logical_environments_stay_as_they_were() {
     with_every_store(async |api, _| {
         const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
         api.given_environments("docker", &MEMBERS).await;
@@ -630,8 +616,7 @@ async fn snapshots_of_logical_environments_stay_as_they_were() {
             pages.extend(page.as_array().unwrap().clone());
         }
         assert_eq!(Value::from(pages), whole);
-    })
-    .await;
+    });
 }
 
 /// The clocks of two servers differ, or a large report takes longer than a small one.
@@ -666,8 +651,8 @@ async fn snapshots_of_logical_environments_are_of_the_ledgers_time() {
     }
 }
 
-#[tokio::test]
-async fn policies_of_a_logical_snapshot_are_told_by_id() {
+#[test]
+fn policies_of_a_logical_snapshot_are_told_by_id() {
     on_every_store(async |api| {
         api.given_environments("docker", &["eu", "us"]).await;
         // The newer one first.
@@ -688,8 +673,7 @@ async fn policies_of_a_logical_snapshot_are_told_by_id() {
         assert_eq!(Vec::from_iter(policies.iter().map(told)), expected);
         let ids = Vec::from_iter(policies.iter().map(|policy| policy["id"].as_str().unwrap()));
         assert!(ids.is_sorted(), "{ids:?}");
-    })
-    .await;
+    });
 }
 
 /// What runs of these artifacts, and how often.

@@ -262,8 +262,8 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
     .await;
 }
 
-#[tokio::test]
-async fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
+#[test]
+fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -281,12 +281,11 @@ async fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
         until("all have it", async || !is_failing().await).await;
         let attempts = postbox.attempts();
         assert_eq!((attempts.len(), &attempts[0]), (2, &attempts[1]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn mails_that_take_long_hold_up_no_webhook() {
+#[test]
+fn mails_that_take_long_hold_up_no_webhook() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -303,12 +302,11 @@ async fn mails_that_take_long_hold_up_no_webhook() {
         assert_eq!(postbox.at_once("m"), 8);
         postbox.release();
         bench.until_at_rest(&bench.targets(1).await).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_known_of_a_target_goes_with_it() {
+#[test]
+fn what_is_known_of_a_target_goes_with_it() {
     with_every_store(async |bench| {
         let (api, org) = (&bench.api, acme(&*bench.store).await);
         api.given_environments("docker", &["prod"]).await;
@@ -334,8 +332,7 @@ async fn what_is_known_of_a_target_goes_with_it() {
         assert_eq!(known().await, 1);
         api.delete("/actions/acme/1").await.ok();
         until("the other is forgotten", async || known().await == 0).await;
-    })
-    .await;
+    });
 }
 
 /// No server is at work when it is deleted, nor while more is recorded than is gone through at a time.
@@ -353,8 +350,10 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
     background.stop().await;
     api.delete("/actions/acme/1").await.ok();
     for number in 0..300 {
-        let document = json!({"name": format!("t{number}"), "description": ""}).to_string();
-        api.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document)]).await.created();
+        api.put("/trails/acme/shop")
+            .data(json!({"name": format!("t{number}"), "description": ""}))
+            .await
+            .created();
     }
     clock.advance(Duration::from_secs(1));
     api.put(ENVIRONMENTS).json(started("another", &["prod"], &[hook("b")])).await.created();
@@ -367,12 +366,14 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
 }
 
 /// Each step, and whether it makes the environment non-compliant or compliant: the state before may be unknown.
-#[tokio::test]
-async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_before() {
+#[test]
+fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_before() {
     with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod", "last"]).await;
-        for (name, text) in [("empty", "_schema: https://example.com/v1"), ("strict", PROVENANCE), ("strict2", PROVENANCE)] {
+        for (name, text) in
+            [("empty", "_schema: https://example.com/v1"), ("strict", PROVENANCE), ("strict2", PROVENANCE)]
+        {
             api.put_policy(name, text).await.created();
         }
         api.attach("last", "strict").await;
@@ -421,12 +422,11 @@ async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_befor
             (bench.postbox.told("bad").len(), bench.postbox.told("good").len()) == (bad, good)
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_environment_stands_for_its_members() {
+#[test]
+fn a_logical_environment_stands_for_its_members() {
     with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod", "test"]).await;
@@ -459,14 +459,13 @@ async fn a_logical_environment_stands_for_its_members() {
         bench.until_told("mixed", &["1", "2", "3", "4", "7", "6"]).await;
         bench.until_told("both", &["1", "3", "4", "7", "5"]).await;
         assert_eq!(bench.postbox.told("group"), ["1", "3", "4", "7"]);
-    })
-    .await;
+    });
 }
 
 /// Each step, and whether what runs in the member then violates the policies of the logical environment or complies with them,
 /// and did not before.
-#[tokio::test]
-async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watches_that() {
+#[test]
+fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watches_that() {
     with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod"]).await;
@@ -496,12 +495,11 @@ async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_wh
         let sent = bench.postbox.of("bad");
         assert!(sent.iter().all(|one| one.place == "prod"));
         assert_eq!(told("member"), 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
+#[test]
+fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         let org = acme(&*bench.store).await;
@@ -537,12 +535,11 @@ async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhil
         bench.until_told("m", &["5"]).await;
         assert_eq!(postbox.told("b"), ["1", "2", "3"]);
         assert!(bench.store.deliveries(org, &targets).await.unwrap().is_empty());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_organization_holds_up_no_other() {
+#[test]
+fn one_organization_holds_up_no_other() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -567,8 +564,7 @@ async fn one_organization_holds_up_no_other() {
         let told: BTreeSet<_> = postbox.attempts().into_iter().map(|attempt| attempt.whom).collect();
         assert_eq!(told.len(), 21, "{told:?}");
         assert_eq!(postbox.at_once("a"), 8);
-    })
-    .await;
+    });
 }
 
 /// More than is planned, and more than is told, in one go.
@@ -584,8 +580,10 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     api.put("/actions/acme/flows").json(action).await.created();
     postbox.down.lock().unwrap().insert("b".to_owned());
     for number in 0..TRAILS {
-        let document = json!({"name": format!("t{number}"), "description": ""}).to_string();
-        api.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document)]).await.created();
+        api.put("/trails/acme/shop")
+            .data(json!({"name": format!("t{number}"), "description": ""}))
+            .await
+            .created();
     }
     until("all is told", async || postbox.told("a").len() == TRAILS).await;
     let expected: Vec<_> = (0..TRAILS).map(|number| format!("t{number}")).collect();
@@ -601,8 +599,8 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     assert_eq!(ids.len(), 2 * TRAILS);
 }
 
-#[tokio::test]
-async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhile() {
+#[test]
+fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhile() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         let org = acme(&*bench.store).await;
@@ -617,13 +615,12 @@ async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhi
         postbox.panics.lock().unwrap().insert("a".to_owned());
         postbox.release();
         bench.until_told("a", &["1", "2", "1", "2"]).await;
-    })
-    .await;
+    });
 }
 
 /// As after a failed attempt while the clock was three years ahead.
-#[tokio::test]
-async fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_event() {
+#[test]
+fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_event() {
     with_every_store(async |bench| {
         let (api, postbox, store) = (&bench.api, &bench.postbox, &bench.store);
         let org = acme(&**store).await;
@@ -644,8 +641,7 @@ async fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_even
         bench.runs("prod", "12").await;
         until("both are told", async || postbox.told("a").ends_with(&["1".to_owned(), "2".to_owned()])).await;
         bench.until_at_rest(&targets).await;
-    })
-    .await;
+    });
 }
 
 /// Right before the job notes the first event of a target, somebody else has it told again.

@@ -12,8 +12,8 @@ use crate::mounts::Mount;
 use crate::support::json::FORBIDDEN;
 use crate::support::{Api, JANE, JOHN, fixture, on_every_store, with_every_store};
 
-#[tokio::test]
-async fn an_organization_tells_its_kind_and_when_it_was_made() {
+#[test]
+fn an_organization_tells_its_kind_and_when_it_was_made() {
     on_every_store(async |api| {
         for (name, kind) in [("acme", "shared"), ("jane", "personal")] {
             let org = api.get(&format!("/organizations/{name}")).await.ok();
@@ -22,23 +22,21 @@ async fn an_organization_tells_its_kind_and_when_it_was_made() {
             assert_eq!(org["experimental_features_enabled"], false);
             assert_eq!(org.as_object().unwrap().len(), 5);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_organization_answers_to_its_own() {
+#[test]
+fn an_organization_answers_to_its_own() {
     on_every_store(async |api| {
         assert_eq!(api.get("/organizations/nowhere").await.message(404), "Organization not found");
         assert_eq!(api.get("/organizations/%20").await.message(404), "Organization not found");
         assert_eq!(api.get("/organizations/acme").anonymous().await.message(401), "Unauthorized");
         assert_eq!(api.get("/organizations/acme").key(JOHN).await.message(403), FORBIDDEN);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_schemas_are_for_every_caller_with_a_credential() {
+#[test]
+fn the_schemas_are_for_every_caller_with_a_credential() {
     on_every_store(async |api| {
         for (path, property) in
             [("/schemas/flow-template/v1", "trail"), ("/schemas/environment-policy/v1", "artifacts")]
@@ -48,12 +46,11 @@ async fn the_schemas_are_for_every_caller_with_a_credential() {
             assert!(schema["$id"].is_string() && schema["properties"][property].is_object());
             assert_eq!(api.get(path).anonymous().await.message(401), "Unauthorized");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there() {
+#[test]
+fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let default = async |key: &str| api.get("/user/default-org").key(key).await.ok();
         assert_eq!(default(JANE).await, json!({"default_org_name": ""}));
@@ -84,12 +81,11 @@ async fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there()
         assert_eq!(default(JOHN).await, json!({"default_org_name": "acme"}));
         host.remove_member(&acme, &john).await.unwrap();
         assert_eq!(default(JOHN).await, json!({"default_org_name": ""}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn changes_of_roles_are_told_by_the_ledger() {
+#[test]
+fn changes_of_roles_are_told_by_the_ledger() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let service = Evidence::new(Arc::clone(&store), Settings::default());
         let host = service.administration(&"Host".parse().unwrap());
@@ -156,8 +152,7 @@ async fn changes_of_roles_are_told_by_the_ledger() {
             api.get(&format!("{path}?{query}")).await.refuses_field(400, field);
         }
         assert_eq!(api.get(path).key(JOHN).await.message(403), FORBIDDEN);
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

@@ -22,13 +22,11 @@ use crate::support::{Api, NOW, acme, fixture, on_every_store, stores, with_every
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
-#[tokio::test]
-async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
+#[test]
+fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
     on_every_store(async |api| {
         let now = json!(NOW.seconds());
-        let version = |version: u64, text: &str| {
-            json!({"version": version, "comment": "", "timestamp": now, "created_by": "jane", "policy_yaml": text})
-        };
+        let version = |version: u64, text: &str| json!({"version": version, "comment": "", "timestamp": now, "created_by": "jane", "policy_yaml": text});
         let event = |kind: &str| json!({"type": kind, "timestamp": now, "user": "jane", "data": {}});
         let policy = |versions: &[serde_json::Value], events: &[serde_json::Value]| {
             json!({
@@ -45,12 +43,11 @@ async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
         api.get("/policies/acme/p").key("reader-key").await.expect_exactly(200, second.clone());
         api.put_policy("a", EMPTY).await.expect(201, json!({"name": "a"}));
         api.get("/policies/acme").await.expect(200, json!([{"name": "a"}, second]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
+#[test]
+fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
     with_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let acme = acme(&*store).await;
@@ -82,12 +79,11 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
         assert_eq!(events[events.len() - 2]["type"], "metadata_update");
         let trail = api.get("/trails/acme/shop/t").await.ok();
         assert_eq!(trail["repo_ids"].as_array().unwrap().len(), 100);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_update() {
+#[test]
+fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_update() {
     on_every_store(async |api| {
         let put = |payload: serde_json::Value, text: Option<&str>| {
             let payload = payload.to_string();
@@ -106,9 +102,7 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
         for (comment, text) in [("c", Some(EMPTY)), ("c", None), ("", None)] {
             put(json!({"name": "p", "comment": comment}), text).await.expect(200, expected.clone());
         }
-        let commented = |comment: &str, description: &str| {
-            json!({"name": "p", "comment": comment, "description": description})
-        };
+        let commented = |comment: &str, description: &str| json!({"name": "p", "comment": comment, "description": description});
         for (payload, text, added) in [
             (commented("other", "e"), None, Some("other")),
             (commented("other", "e"), Some(EMPTY), None),
@@ -119,7 +113,8 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
             let before = api.get("/policies/acme/p").await.ok()["events"].as_array().unwrap().len();
             let shown = put(payload, text).await.ok();
             let events = &shown["events"].as_array().unwrap()[before..];
-            let data = |comment: &str| if comment.is_empty() { json!({}) } else { json!({ "comment": comment }) };
+            let data =
+                |comment: &str| if comment.is_empty() { json!({}) } else { json!({ "comment": comment }) };
             let added = added.map(|comment| ("metadata_update", data(comment)));
             let found = events.iter().map(|event| (event["type"].as_str().unwrap(), event["data"].clone()));
             assert_eq!(Vec::from_iter(found), Vec::from_iter(added));
@@ -127,12 +122,11 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
         }
         let versions = json!([{"comment": "c"}, {"comment": "other"}]);
         put(commented("other", "e"), Some(PROVENANCE)).await.expect(200, json!({ "versions": versions }));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_comment_on_a_new_description_is_in_the_ledger() {
+#[test]
+fn a_comment_on_a_new_description_is_in_the_ledger() {
     with_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let put = |description: &str, comment: &str| {
@@ -150,12 +144,11 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
         let facts = facts.map(|entry| serde_json::from_str::<serde_json::Value>(&entry.payload).unwrap());
         let comments = Vec::from_iter(facts.map(|fact| fact["policy_updated"].get("comment").cloned()));
         assert_eq!(comments, [Some(json!("told why")), None]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
+#[test]
+fn a_policy_that_cannot_be_read_or_kept_is_refused() {
     on_every_store(async |api| {
         for text in ["", "[", "a: b\n", "_schema: https://x.org/v2\n"] {
             let reply = api.put_policy("p", text).await;
@@ -187,12 +180,11 @@ async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
         let missing = json!({"errors": {"payload": "Field required [input: None]"}});
         api.put("/policies/acme").form(&[file]).await.expect(400, missing);
         api.get("/policies/acme").await.expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_unknown_policy_is_not_found_and_only_writers_put() {
+#[test]
+fn an_unknown_policy_is_not_found_and_only_writers_put() {
     on_every_store(async |api| {
         let text = "no policy named 'p' in organization 'acme'";
         let missing = json!({"message": "Policy not found", "errors": {"policy_name": text}});
@@ -200,12 +192,11 @@ async fn an_unknown_policy_is_not_found_and_only_writers_put() {
         for key in ["snapshotter-key", "reader-key"] {
             api.put("/policies/acme").key(key).await.expect(403, json!({}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_new_version_evaluates_what_runs_where_it_is_attached() {
+#[test]
+fn a_new_version_evaluates_what_runs_where_it_is_attached() {
     on_every_store(async |api| {
         api.given_environments("docker", &["b", "a", "idle", "free"]).await;
         api.put_policy("p", EMPTY).await;
@@ -232,8 +223,7 @@ async fn a_new_version_evaluates_what_runs_where_it_is_attached() {
             .expect(200, json!({"compliant": true, "applied_policies": [{"version": 1}]}));
         api.expect_snapshots("free", 1).await;
         api.expect_snapshots("idle", 0).await;
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -280,8 +270,8 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
     }
 }
 
-#[tokio::test]
-async fn a_client_that_hangs_up_cuts_no_write_in_half() {
+#[test]
+fn a_client_that_hangs_up_cuts_no_write_in_half() {
     with_every_store(async |_, store| {
         let (armed, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (reached, goes_on) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
@@ -322,8 +312,7 @@ async fn a_client_that_hangs_up_cuts_no_write_in_half() {
                 sleep(Duration::from_millis(10)).await;
             }
         }
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

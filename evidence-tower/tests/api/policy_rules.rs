@@ -32,21 +32,17 @@ impl Api {
     }
 
     async fn given_control(&self, identifier: &str) {
-        let control = json!({"identifier": identifier, "name": "A control"});
-        self.post("/controls/acme").json(control).await.created();
+        self.post_control(identifier).await.created();
     }
 
     /// Reports artifact 1 to a trail of a flow.
     async fn given_built(&self, flow: &str, trail: &str) {
-        let artifact = json!({
-            "trail_name": trail, "fingerprint": fingerprint('1'), "filename": "api", "build_url": "", "commit_url": "",
-        });
-        self.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+        self.report(flow, fingerprint('1')).in_trail(trail).with(json!({"filename": "api"})).await.created();
     }
 
     async fn attest_at(&self, at: &str, kind: &str, data: Value) {
         let path = format!("/attestations/acme/{at}/{kind}");
-        self.post(&path).form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+        self.post(&path).data(&data).await.created();
     }
 
     async fn decide(&self, at: &str, name: &str, control: &str, is_compliant: bool) {
@@ -104,8 +100,8 @@ fn lines(decision: &Value) -> Vec<String> {
     rules.filter(|rule| rule["ignored"] == false).map(line).collect()
 }
 
-#[tokio::test]
-async fn a_gate_asks_for_a_decision_about_a_control() {
+#[test]
+fn a_gate_asks_for_a_decision_about_a_control() {
     on_every_store(async |api| {
         api.given_control("C-1").await;
         api.given_policy("attestations: [{type: decision, for_control: C-1}]").await;
@@ -138,12 +134,11 @@ async fn a_gate_asks_for_a_decision_about_a_control() {
         });
         api.post("/attestations/acme/web/trail/t/override").json(data).await.created();
         api.expect_rules(false, &["attestation false: web non_compliant_attestation C-1"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
+#[test]
+fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
     on_every_store(async |api| {
         let rule = "{type: junit, if: \"${{ flow.tags.risk-level > 3 or flow.name in ['shop'] }}\"}";
         api.given_policy(&format!("attestations: [{rule}]")).await;
@@ -154,13 +149,18 @@ async fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
         api.tag_flow("web", "risk-level", "1").await;
         api.expect_rules(true, &[]).await;
         api.given_built("shop", "t").await;
-        api.expect_rules(false, &["attestation false: web rule_not_applicable, shop missing_attestation"]).await;
+        api.expect_rules(false, &["attestation false: web rule_not_applicable, shop missing_attestation"])
+            .await;
         let suite = |failures: u64| {
             let suite = json!({"name": "s", "failures": failures, "errors": 0, "skipped": 0, "total": 1, "duration": 1});
             json!({"attestation_name": "unit", "junit_results": [suite]})
         };
         api.attest_at("shop/trail/t", "junit", suite(1)).await;
-        api.expect_rules(false, &["attestation false: web rule_not_applicable, shop non_compliant_attestation"]).await;
+        api.expect_rules(
+            false,
+            &["attestation false: web rule_not_applicable, shop non_compliant_attestation"],
+        )
+        .await;
         api.attest_at("shop/trail/t", "junit", suite(0)).await;
         api.expect_rules(true, &["attestation true: web rule_not_applicable, shop rule_satisfied"]).await;
         api.tag_flow("web", "risk-level", "10").await;
@@ -169,12 +169,11 @@ async fn a_rule_is_asked_in_each_flow_where_its_condition_holds() {
         api.expect_rules(true, &["attestation true: web rule_satisfied, shop rule_satisfied"]).await;
         api.tag_flow("web", "risk-level", "3.0").await;
         api.expect_rules(true, &["attestation true: web rule_not_applicable, shop rule_satisfied"]).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow() {
+#[test]
+fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow() {
     on_every_store(async |api| {
         let by_name = "{if: \"${{ matches(artifact.name, '^image-2$') }}\"}";
         let by_tag = "{if: \"${{ flow.tags.kind == 'draft' }}\"}";
@@ -191,7 +190,8 @@ async fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow() {
         api.report_running("prod", &RUNNING).await.created();
         api.given_built("web", "t").await;
         api.attest_at("web/trail/t", "generic", failing).await;
-        let rules = ["provenance true: web rule_satisfied", "trail-compliance false: web non_compliant_in_trail"];
+        let rules =
+            ["provenance true: web rule_satisfied", "trail-compliance false: web non_compliant_in_trail"];
         api.expect_rules(false, &rules).await;
         api.tag_flow("web", "kind", "draft").await;
         api.expect_rules(true, &["provenance true: web rule_satisfied"]).await;
@@ -201,16 +201,15 @@ async fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow() {
             "trail-compliance true: web rule_not_applicable, shop rule_satisfied",
         ];
         api.expect_rules(true, &rules).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_rule_may_ask_for_a_custom_type_and_for_presence_alone() {
+#[test]
+fn a_rule_may_ask_for_a_custom_type_and_for_presence_alone() {
     on_every_store(async |api| {
         for name in ["review", "audit"] {
             let data = json!({"name": name}).to_string();
-            api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &data)]).await.created();
+            api.post("/custom-attestation-types/acme").data(&data).await.created();
         }
         let rules = "[{type: 'custom:review'}, {name: scan, type: '*', must_be_compliant: false}]";
         api.given_policy(&format!("attestations: {rules}")).await;
@@ -230,12 +229,11 @@ async fn a_rule_may_ask_for_a_custom_type_and_for_presence_alone() {
         api.attest_at("web/trail/t", "custom", custom("audit")).await;
         let rules = ["attestation false: web missing_attestation", "attestation true: web rule_satisfied"];
         api.expect_rules(false, &rules).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_snapshot_says_of_its_rules_is_what_they_said_then() {
+#[test]
+fn what_a_snapshot_says_of_its_rules_is_what_they_said_then() {
     on_every_store(async |api| {
         api.given_policy("attestations: [{name: scan, type: generic, if: \"${{ flow.name == 'web' }}\"}]")
             .await;
@@ -257,12 +255,11 @@ async fn what_a_snapshot_says_of_its_rules_is_what_they_said_then() {
         api.expect_rules(false, &failed).await;
         // Its reason says so.
         api.expect_snapshots("prod", 4).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_is_taken_when_a_rule_says_something_else_and_not_for_evidence_alone() {
+#[test]
+fn a_snapshot_is_taken_when_a_rule_says_something_else_and_not_for_evidence_alone() {
     on_every_store(async |api| {
         api.given_policy("attestations: [{name: scan, type: generic}, {name: unit, type: generic}]").await;
         api.given_built("web", "t").await;
@@ -284,18 +281,18 @@ async fn a_snapshot_is_taken_when_a_rule_says_something_else_and_not_for_evidenc
         let became = json!({"compliant": true, "artifacts": [{"annotation": {"type": "became-compliant"}}]});
         api.get("/snapshots/acme/prod/-1").await.expect(200, became);
         api.expect_snapshots("prod", 3).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
+#[test]
+fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
     on_every_store(async |api| {
         api.given_policy("attestations: [{name: scan, type: generic}]").await;
         api.given_built("web", "t").await;
         let missing = ["attestation false: web missing_attestation"];
         api.expect_rules(false, &missing).await;
-        let allowed = json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
+        let allowed =
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(allowed).await.created();
         api.report_running("prod", &RUNNING).await.created();
         let expected = json!({
@@ -303,8 +300,7 @@ async fn an_artifact_on_the_allowlist_may_run_whatever_the_rules_say() {
         });
         api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
         assert_eq!(api.rules_in("-1").await, missing);
-    })
-    .await;
+    });
 }
 
 impl Api {
@@ -316,8 +312,8 @@ impl Api {
     }
 }
 
-#[tokio::test]
-async fn a_condition_that_is_unknown_waives_nothing_and_says_why() {
+#[test]
+fn a_condition_that_is_unknown_waives_nothing_and_says_why() {
     on_every_store(async |api| {
         api.given_policy("attestations: [{type: snyk, if: '${{ flow.tags.level < 3 }}'}]").await;
         api.given_built("web", "t").await;
@@ -337,12 +333,11 @@ async fn a_condition_that_is_unknown_waives_nothing_and_says_why() {
         api.tag_flow("web", "level", "2").await;
         api.expect_rules(false, &missing).await;
         assert_eq!(api.reason_of(2).await, Value::Null);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_exception_about_what_is_missing_waives_nothing() {
+#[test]
+fn an_exception_about_what_is_missing_waives_nothing() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", &policy("{}")).await.created();
@@ -370,12 +365,11 @@ async fn an_exception_about_what_is_missing_waives_nothing() {
                 assert!(reason.contains("the artifact was reported in no flow"), "{condition}: {reason}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_new_version_and_an_attached_policy_are_evaluated_with_their_conditions() {
+#[test]
+fn a_new_version_and_an_attached_policy_are_evaluated_with_their_conditions() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_built("web", "t").await;
@@ -392,12 +386,11 @@ async fn a_new_version_and_an_attached_policy_are_evaluated_with_their_condition
             }],
         });
         api.get("/snapshots/acme/prod/3").await.expect(200, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored() {
+#[test]
+fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored() {
     on_every_store(async |api| {
         let table = [
             (
@@ -423,7 +416,8 @@ async fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored
         ];
         for (artifacts, text) in table {
             let text = format!("1 validation errors for Policy\n{text}");
-            let refused = json!({"message": "Input payload validation failed", "errors": {"policy_file": text}});
+            let refused =
+                json!({"message": "Input payload validation failed", "errors": {"policy_file": text}});
             api.put_policy("p", &policy(artifacts)).await.expect_exactly(400, refused);
         }
         let unknown = json!({
@@ -431,19 +425,19 @@ async fn a_policy_with_a_mistake_in_a_condition_is_refused_and_nothing_is_stored
             "errors": {"policy_file": "for_control: there is no control 'C-2'"},
         });
         api.given_control("C-1").await;
-        let rules = |control: &str| policy(&format!("attestations: [{{type: decision, for_control: {control}}}]"));
+        let rules =
+            |control: &str| policy(&format!("attestations: [{{type: decision, for_control: {control}}}]"));
         api.put_policy("p", &rules("C-2")).await.expect_exactly(400, unknown.clone());
         api.get("/policies/acme").await.expect_exactly(200, json!([]));
         api.put_policy("p", &rules("C-1")).await.created();
         api.put_policy("p", &rules("C-2")).await.expect_exactly(400, unknown);
         api.post("/controls/acme/C-1/archive").await.ok();
         api.put_policy("p", &rules("C-1")).await.expect(200, json!({"versions": [{"version": 1}]}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_reported_while_a_report_is_evaluated_is_no_part_of_it() {
+#[test]
+fn what_is_reported_while_a_report_is_evaluated_is_no_part_of_it() {
     with_every_store(async |_, store| {
         let (armed, inner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&store));
         let evidence = Evidence::new(inner, Settings::default());
@@ -471,8 +465,7 @@ async fn what_is_reported_while_a_report_is_evaluated_is_no_part_of_it() {
         assert!(!armed.load(Ordering::SeqCst));
         api.expect_rules(true, &["attestation true: web rule_satisfied"]).await;
         expect_replays(&*store, 2).await;
-    })
-    .await;
+    });
 }
 
 /// Asserts that `prod` has so many snapshots, and that each follows from what the ledger had.
@@ -491,8 +484,8 @@ async fn differences(store: &dyn Store, index: u64) -> Vec<String> {
     replay(store, acme, environment.record.id, index).await.unwrap()
 }
 
-#[tokio::test]
-async fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_from_the_ledger() {
+#[test]
+fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_from_the_ledger() {
     for (query, change) in [
         ("provenance", "report"),
         ("provenance", "name"),
@@ -521,7 +514,8 @@ async fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_
             let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: test, type: generic}\n";
             api.flow("web", template).await;
             let rule = "{name: scan, type: generic, if: \"${{ flow.tags.kind != 'draft' }}\"}";
-            api.given_policy(&format!("{{trail-compliance: {{required: true}}, attestations: [{rule}]}}")).await;
+            api.given_policy(&format!("{{trail-compliance: {{required: true}}, attestations: [{rule}]}}"))
+                .await;
             api.given_built("web", "t").await;
             armed.store(true, Ordering::SeqCst);
             api.report_running("prod", &RUNNING).await.created();
@@ -532,8 +526,7 @@ async fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_
             } else {
                 expect_replays(&*store, 1).await;
             }
-        })
-        .await;
+        });
     }
 }
 
@@ -557,8 +550,8 @@ impl Api {
 }
 
 /// Whatever is reported of what runs while it is evaluated tells at the next report, and is no reason to begin again.
-#[tokio::test]
-async fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_again() {
+#[test]
+fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_again() {
     with_every_store(async |_, store| {
         let (armed, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let evidence = Evidence::new(Arc::clone(&store), Settings::default());
@@ -592,12 +585,11 @@ async fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_
         api.report_running("prod", &RUNNING).await.created();
         assert_eq!(asked.load(Ordering::SeqCst), 3, "what runs is evaluated once a report");
         expect_replays(&*store, 4).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
+#[test]
+fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
     with_every_store(async |api, store| {
         let rule = "{name: scan, type: generic, if: \"${{ flow.tags.kind != 'draft' }}\"}";
         api.given_control("C-1").await;
@@ -619,12 +611,11 @@ async fn a_verdict_can_be_reached_again_from_what_the_ledger_had() {
         api.attest_at("web/trail/t", "generic", data(true)).await;
         api.report_running("prod", &RUNNING).await.created();
         expect_replays(&*store, 6).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_verdict_that_does_not_follow_from_the_ledger_shows() {
+#[test]
+fn a_verdict_that_does_not_follow_from_the_ledger_shows() {
     on_every_store_without_rebuild(async |api, store, acme| {
         api.given_policy("attestations: [{name: scan, type: generic}]").await;
         api.given_built("web", "t").await;
@@ -655,6 +646,5 @@ async fn a_verdict_that_does_not_follow_from_the_ledger_shows() {
             inject(store, acme, Fact::SnapshotTaken { snapshot: told(index, change) }).await;
             assert_eq!(replay(store, acme, prod, index).await.unwrap(), expected, "{index}");
         }
-    })
-    .await;
+    });
 }

@@ -51,21 +51,24 @@ async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
 }
 
 async fn given_an_open_flow(api: &Api) {
-    let document = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await.created();
-    let artifact = json!({
-        "trail_name": "t", "template_reference_name": "cli", "fingerprint": fingerprint('a'), "filename": "x",
-        "git_commit": COMMIT, "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000},
-        "build_url": "", "commit_url": "",
-    });
-    api.post("/artifacts/acme/open").json(artifact).await.created();
+    api.put_flow("open").with(json!({"visibility": "public"})).await.created();
+    api.report("open", fingerprint('a'))
+        .with(json!({
+            "trail_name": "t", "template_reference_name": "cli", "git_commit": COMMIT,
+            "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000},
+        }))
+        .await
+        .created();
     for about in [
         json!({"attestation_name": "bar", "is_compliant": true}),
         json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint('a')}),
     ] {
         let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
-        let attest = api.post("/attestations/acme/open/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &about.to_string()), file]).await.created();
+        api.attest_in("open", "t", "generic")
+            .data(&about)
+            .file("attachment_file", "a.txt", "hello")
+            .await
+            .created();
     }
 }
 
@@ -80,8 +83,8 @@ async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str)
     answers
 }
 
-#[tokio::test]
-async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
+#[test]
+fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
     on_every_store(async |api| {
         given_an_open_flow(&api).await;
         let queries = queries(&api).await;
@@ -127,13 +130,12 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
         ] {
             assert_eq!(artifact[field], empty, "{field}");
         }
-    })
-    .await;
+    });
 }
 
 /// An archived flow is its organization's own, whatever its visibility, which can still be changed.
-#[tokio::test]
-async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
+#[test]
+fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
     on_every_store(async |api| {
         given_an_open_flow(&api).await;
         let before = queries(&api).await;
@@ -156,7 +158,7 @@ async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
         expect_hidden().await;
         let put = async |key: &str, document: Value| {
             let document = document.to_string();
-            api.put("/flows/acme/template_file").key(key).form(&[("name=\"data_json\"", &document)]).await
+            api.put("/flows/acme/template_file").key(key).data(&document).await
         };
         let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
         for wanted in ["private", "public", "public"] {
@@ -175,14 +177,14 @@ async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
         ] {
             assert_eq!(put(JANE, document).await.message(404), "Flow not found");
         }
-        let template = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1");
-        let document = json!({"name": name, "description": "", "visibility": "private"}).to_string();
-        let with_template =
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), template]);
+        let with_template = api.put_flow(name).with(json!({"visibility": "private"})).file(
+            "template_file",
+            "t.yml",
+            "version: 1",
+        );
         assert_eq!(with_template.await.message(404), "Flow not found");
         assert_eq!(visibility().await, json!("public"));
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

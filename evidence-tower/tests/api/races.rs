@@ -44,18 +44,16 @@ async fn expect_one(api: &Api, list: &str) {
 }
 
 fn put_flow(api: &Api, name: &str) -> Ask {
-    let document = json!({"name": name, "description": ""}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
+    api.put_flow(name)
 }
 
-#[tokio::test]
-async fn one_flow() {
+#[test]
+fn one_flow() {
     on_every_store(async |api| {
         let statuses = race(|_| put_flow(&api, "web")).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         expect_one(&api, "/flows/acme").await;
-    })
-    .await;
+    });
 }
 
 fn rename(api: &Api, flow: &str, new_name: &str) -> Ask {
@@ -63,9 +61,7 @@ fn rename(api: &Api, flow: &str, new_name: &str) -> Ask {
 }
 
 fn attest(api: &Api, flow: &str, name: &str) -> Ask {
-    let document = json!({"attestation_name": name, "is_compliant": true}).to_string();
-    let path = format!("/attestations/acme/{flow}/trail/t/generic");
-    api.post(&path).form(&[("name=\"data_json\"", document.as_str())])
+    api.generic(flow, name, true)
 }
 
 /// How many attestations of different names each flow has in its trail `t`.
@@ -78,8 +74,8 @@ async fn attested(api: &Api) -> BTreeMap<String, usize> {
     trails["data"].as_array().unwrap().iter().map(attested).collect()
 }
 
-#[tokio::test]
-async fn one_flow_of_a_name_that_many_are_given() {
+#[test]
+fn one_flow_of_a_name_that_many_are_given() {
     on_every_store(async |api| {
         for racer in 0..RACERS {
             put_flow(&api, &format!("flow{racer}")).await.created();
@@ -97,12 +93,11 @@ async fn one_flow_of_a_name_that_many_are_given() {
         assert_eq!(names.as_array().map(Vec::len), Some(1), "{names}");
         let created = usize::from(statuses.contains_key(&201));
         assert_eq!(seen(&api, "/flows/acme").await.as_array().map(Vec::len), Some(RACERS + created));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_report_reaches_the_flow_that_is_renamed_meanwhile() {
+#[test]
+fn every_report_reaches_the_flow_that_is_renamed_meanwhile() {
     on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         let statuses = race(|racer| match racer {
@@ -113,12 +108,11 @@ async fn every_report_reaches_the_flow_that_is_renamed_meanwhile() {
         assert_eq!(statuses, BTreeMap::from([(200, 4), (201, RACERS - 4)]));
         assert_eq!(attested(&api).await, BTreeMap::from([("shop".to_owned(), RACERS - 4)]));
         expect_one(&api, "/flows/acme").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name() {
+#[test]
+fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name() {
     on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         attest(&api, "web", "before").await.created();
@@ -134,36 +128,31 @@ async fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name(
         let is_archived = |name: &&String| name.starts_with("web-archived-at-");
         assert_eq!((attested.len(), attested.keys().filter(is_archived).count()), (2, 1), "{attested:?}");
         expect_one(&api, "/flows/acme").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_trail() {
+#[test]
+fn one_trail() {
     on_every_store(async |api| {
         put_flow(&api, "web").await.created();
-        let begin = json!({"name": "t", "description": ""}).to_string();
         let statuses =
-            race(|_| api.put("/trails/acme/web").form(&[("name=\"data_json\"", begin.as_str())])).await;
+            race(|_| api.put("/trails/acme/web").data(json!({"name": "t", "description": ""}))).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         expect_one(&api, "/trails/acme?flow=web").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_environment() {
+#[test]
+fn one_environment() {
     on_every_store(async |api| {
-        let body = json!({"name": "prod", "type": "server", "description": ""});
-        let statuses = race(|_| api.put("/environments/acme").json(&body)).await;
+        let statuses = race(|_| api.put_environment("prod", "server")).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
         expect_one(&api, "/environments/acme").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_policy_of_one_version() {
+#[test]
+fn one_policy_of_one_version() {
     on_every_store(async |api| {
         let payload = json!({"name": "strict"}).to_string();
         let text = "_schema: https://example.com/schemas/policy/v1\n";
@@ -173,23 +162,21 @@ async fn one_policy_of_one_version() {
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         let policy = seen(&api, "/policies/acme/strict").await;
         assert_eq!(policy["versions"].as_array().map(Vec::len), Some(1), "{policy}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_service_account() {
+#[test]
+fn one_service_account() {
     on_every_store(async |api| {
         let body = json!({"name": "ci", "privilege": "member"});
         let statuses = race(|_| api.post("/service-accounts/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (400, RACERS - 1)]));
         seen(&api, "/service-accounts/acme/ci").await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_member() {
+#[test]
+fn one_member() {
     with_every_store(async |api, store| {
         let (acme, john): (OrgName, OrgName) = ("acme".parse().unwrap(), "john".parse().unwrap());
         let host = Arc::new(Evidence::new(store, Settings::default()));
@@ -217,64 +204,56 @@ async fn one_member() {
             }
             host.administration(&acme).remove_member(&acme, &john).await.unwrap();
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_default_organization() {
+#[test]
+fn one_default_organization() {
     with_every_store(async |api, store| {
         let statuses = race(|_| api.put("/user/acme")).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
         let personal = store.org_role("jane", acme(&*store).await).await.unwrap().unwrap().organization.id;
         let entries = store.ledger_entries(personal, 0, 1_000).await.unwrap();
         assert_eq!(entries.iter().filter(|entry| entry.kind == "user_settings_changed").count(), 1);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_control_of_one_new_version() {
+#[test]
+fn one_control_of_one_new_version() {
     on_every_store(async |api| {
-        let body = json!({"identifier": "SDLC-4", "name": "Code review"});
-        let statuses = race(|_| api.post("/controls/acme").json(&body)).await;
+        let statuses = race(|_| api.post_control("SDLC-4").with(json!({"name": "Code review"}))).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (409, RACERS - 1)]));
         let path = "/controls/acme/SDLC-4";
         let statuses = race(|_| api.put(path).json(json!({"description": "Somebody else reads it"}))).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
         assert_eq!(seen(&api, path).await["version"], 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_control_of_a_version_for_each_change() {
+#[test]
+fn one_control_of_a_version_for_each_change() {
     on_every_store(async |api| {
-        let body = json!({"identifier": "SDLC-4", "name": "Code review"});
-        api.post("/controls/acme").json(&body).await.created();
+        api.post_control("SDLC-4").with(json!({"name": "Code review"})).await.created();
         let path = "/controls/acme/SDLC-4";
         let statuses = race(|racer| api.put(path).json(json!({"description": format!("{racer}")}))).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
         assert_eq!(seen(&api, path).await["version"], 1 + RACERS);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_attestation_type_of_one_version() {
+#[test]
+fn one_attestation_type_of_one_version() {
     on_every_store(async |api| {
-        let document = json!({"name": "review"}).to_string();
         let path = "/custom-attestation-types/acme";
-        let statuses = race(|_| api.post(path).form(&[("name=\"data_json\"", document.as_str())])).await;
+        let statuses = race(|_| api.post(path).data(json!({"name": "review"}))).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
         let found = seen(&api, "/custom-attestation-types/acme/review").await;
         assert_eq!(found["versions"].as_array().map(Vec::len), Some(1), "{found}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
+#[test]
+fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
     on_every_store(async |api| {
         let statuses = race(|racer| {
             let body = json!({
@@ -290,12 +269,11 @@ async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
         expect_one(&api, "/trails/acme?flow=web").await;
         let artifacts = seen(&api, "/artifacts/acme?per_page=100").await;
         assert_eq!(artifacts.as_array().map(Vec::len), Some(RACERS));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_snapshot_of_equal_reports() {
+#[test]
+fn one_snapshot_of_equal_reports() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let artifact = json!({"digests": {"image": "a".repeat(64)}, "creationTimestamp": 1});
@@ -303,8 +281,7 @@ async fn one_snapshot_of_equal_reports() {
         let statuses = race(|_| api.put("/environments/acme/prod/report/docker").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         expect_one(&api, "/snapshots/acme/prod").await;
-    })
-    .await;
+    });
 }
 
 /// Sets a tag of each racer's own on what has this kind and name.
@@ -315,22 +292,18 @@ fn tag(api: &Api, resource: &str, racer: usize) -> Ask {
 
 fn report_from_repo(api: &Api, racer: usize) -> Ask {
     let url = "https://git.example.com/acme/shop";
-    let body = json!({
-        "fingerprint": format!("{racer:064x}"), "filename": "x", "build_url": "", "commit_url": "", "git_commit": "c".repeat(40),
+    api.report("web", format!("{racer:064x}")).with(json!({
+        "git_commit": "c".repeat(40),
         "repo_info": {"name": "acme/shop", "url": url, "description": format!("as {racer} tells it")},
-    });
-    api.post("/artifacts/acme/web").json(body)
+    }))
 }
 
-#[tokio::test]
-async fn every_tag_that_many_set_at_once() {
+#[test]
+fn every_tag_that_many_set_at_once() {
     on_every_store(async |api| {
         put_flow(&api, "web").await.created();
         api.given_environments("docker", &["prod"]).await;
-        api.post("/controls/acme")
-            .json(json!({"identifier": "SDLC-4", "name": "Code review"}))
-            .await
-            .created();
+        api.post_control("SDLC-4").with(json!({"name": "Code review"})).await.created();
         report_from_repo(&api, 0).await.created();
         let repos = api.get("/repos/acme").await.ok();
         let repo = repos["repos"][0]["id"].as_str().unwrap();
@@ -348,12 +321,11 @@ async fn every_tag_that_many_set_at_once() {
                 assert_eq!(seen(&api, path).await["tags"], json!(tags), "{resource}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_tag_of_a_repo_that_is_reported_meanwhile() {
+#[test]
+fn every_tag_of_a_repo_that_is_reported_meanwhile() {
     on_every_store(async |api| {
         report_from_repo(&api, 0).await.created();
         let repos = api.get("/repos/acme").await.ok();
@@ -369,36 +341,32 @@ async fn every_tag_of_a_repo_that_is_reported_meanwhile() {
         let tags = repos["repos"][0]["tags"].as_object().map(serde_json::Map::len);
         assert_eq!(tags, Some(RACERS / 2), "{repos}");
         assert_ne!(repos["repos"][0]["description"], "as 0 tells it");
-    })
-    .await;
+    });
 }
 
 fn post_type(api: &Api, description: &str) -> Ask {
-    let document =
-        json!({"name": "review", "description": description, "evaluator": {"rules": [".ok"]}}).to_string();
-    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", document.as_str())])
+    let document = json!({"name": "review", "description": description, "evaluator": {"rules": [".ok"]}});
+    api.post("/custom-attestation-types/acme").data(&document)
 }
 
-#[tokio::test]
-async fn one_attestation_type_of_a_version_for_each_change() {
+#[test]
+fn one_attestation_type_of_a_version_for_each_change() {
     on_every_store(async |api| {
         let statuses = race(|racer| post_type(&api, &format!("{racer}"))).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
         let found = seen(&api, "/custom-attestation-types/acme/review").await;
         assert_eq!(found["versions"].as_array().map(Vec::len), Some(RACERS), "{found}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refused() {
+#[test]
+fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refused() {
     on_every_store(async |api| {
         post_type(&api, "").await.created();
         let attest = || {
             let document =
                 json!({"attestation_name": "r", "type_name": "review", "attestation_data": {"ok": true}});
-            let path = "/attestations/acme/web/trail/t/custom";
-            api.post(path).form(&[("name=\"data_json\"", document.to_string().as_str())])
+            api.attest_in("web", "t", "custom").data(document)
         };
         attest().await.created();
         let archive = || api.put("/custom-attestation-types/acme/review/archive");
@@ -409,15 +377,13 @@ async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refu
         let found = seen(&api, "/attestations/acme/web/trail/t/r").await;
         assert_eq!(found.as_array().map(Vec::len), Some(1 + of(201)));
         attest().await.expect(400, json!({}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_after() {
+#[test]
+fn every_decision_has_the_version_of_its_control_that_it_was_recorded_after() {
     on_every_store(async |api| {
-        let body = json!({"identifier": "SDLC-4", "name": "Code review"});
-        api.post("/controls/acme").json(&body).await.created();
+        api.post_control("SDLC-4").with(json!({"name": "Code review"})).await.created();
         let change =
             |racer| api.put("/controls/acme/SDLC-4").json(json!({"description": format!("{racer}")}));
         let decide = |racer: usize| {
@@ -425,8 +391,7 @@ async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_afte
                 "attestation_name": format!("d{racer}"), "type_name": "decision", "control": "SDLC-4",
                 "attestation_data": {"is_compliant": true},
             });
-            let path = "/attestations/acme/web/trail/t/system";
-            api.post(path).form(&[("name=\"data_json\"", document.to_string().as_str())])
+            api.attest_in("web", "t", "system").data(document)
         };
         let statuses = race(|racer| if racer % 8 == 4 { change(racer) } else { decide(racer) }).await;
         let changes = RACERS / 8;
@@ -437,12 +402,11 @@ async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_afte
             Vec::from_iter(decisions.map(|decision| decision["control_version"].as_u64().unwrap()));
         assert_eq!(versions.len(), RACERS - changes, "{list}");
         assert!(versions.is_sorted() && (1..=1 + changes as u64).contains(&versions[0]), "{versions:?}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_policy_that_many_attach_at_once() {
+#[test]
+fn every_policy_that_many_attach_at_once() {
     on_every_store(async |api| {
         let policies = Vec::from_iter((0..8).map(|number| format!("policy{number}")));
         for policy in &policies {
@@ -456,13 +420,12 @@ async fn every_policy_that_many_attach_at_once() {
         let statuses = race(|racer| attach(&policies[racer % policies.len()])).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS)]));
         assert_eq!(seen(&api, "/environments/acme/prod").await["policies"], json!(policies));
-    })
-    .await;
+    });
 }
 
 /// What is done to the environment `prod` while it is renamed, archived, and evaluated by other policies.
-#[tokio::test]
-async fn every_change_of_an_environment_comes_before_it_is_renamed_or_after() {
+#[test]
+fn every_change_of_an_environment_comes_before_it_is_renamed_or_after() {
     on_every_store(async |api| {
         let policies = Vec::from_iter((0..8).map(|number| format!("policy{number}")));
         for policy in &policies {
@@ -497,12 +460,11 @@ async fn every_change_of_an_environment_comes_before_it_is_renamed_or_after() {
         assert_eq!(latest["applied_policies"].as_array().unwrap().len(), attached.len(), "{latest}");
         let expected = if attached.is_empty() { Value::Null } else { json!(false) };
         assert_eq!(environment["state"], expected, "{environment}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_change_of_an_environment_comes_before_it_is_archived_or_finds_none() {
+#[test]
+fn every_change_of_an_environment_comes_before_it_is_archived_or_finds_none() {
     on_every_store(async |api| {
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         api.given_environments("docker", &["prod"]).await;
@@ -522,6 +484,5 @@ async fn every_change_of_an_environment_comes_before_it_is_archived_or_finds_non
         api.given_environments("docker", &["prod"]).await;
         let next = seen(&api, "/environments/acme/prod").await;
         assert_eq!((&next["policies"], &next["last_reported_at"]), (&json!([]), &Value::Null));
-    })
-    .await;
+    });
 }

@@ -17,8 +17,8 @@ impl Api {
     }
 }
 
-#[tokio::test]
-async fn an_override_says_who_and_why_wherever_its_verdict_is_shown() {
+#[test]
+fn an_override_says_who_and_why_wherever_its_verdict_is_shown() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -52,12 +52,11 @@ async fn an_override_says_who_and_why_wherever_its_verdict_is_shown() {
         api.given_test('1', "t", true).await;
         let line = api.gate("").await["compliance_status"]["attestations_statuses"][0].clone();
         assert_eq!((line["is_compliant"].clone(), line.get("override_info")), (json!(true), None));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_long_reason_is_cut_where_the_verdict_is_shown() {
+#[test]
+fn a_long_reason_is_cut_where_the_verdict_is_shown() {
     on_every_store(async |api| {
         let reason = "é".repeat(65_536);
         let body = json!({
@@ -69,12 +68,11 @@ async fn a_long_reason_is_cut_where_the_verdict_is_shown() {
         let info = &trail["compliance_status"]["attestations_statuses"][0]["override_info"];
         assert_eq!(*info, format!("overridden by jane: {}…", "é".repeat(500)));
         assert_eq!(api.get("/attestations/acme/shop/trail/t/scan").await.ok()[0]["reason"], reason);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_gate_says_what_snapshots_say_against_an_artifact() {
+#[test]
+fn the_gate_says_what_snapshots_say_against_an_artifact() {
     on_every_store(async |api| {
         api.given_flow_with_template().await;
         api.given_artifact('1', "t").await;
@@ -104,7 +102,8 @@ async fn the_gate_says_what_snapshots_say_against_an_artifact() {
         assert_eq!(api.gate("?policy_name=provenance").await["reasons_for_incompliance"], json!([]));
 
         // Each rule is shown beside its result, in the words of the policy.
-        let of_gate = api.gate("?policy_name=scanned").await["policy_evaluations"][0]["rule_evaluations"].clone();
+        let of_gate =
+            api.gate("?policy_name=scanned").await["policy_evaluations"][0]["rule_evaluations"].clone();
         let scanned = snapshot["policy_decisions"].as_array().unwrap();
         let scanned = scanned.iter().find(|decision| decision["policy_name"] == "scanned").unwrap();
         for rules in [&of_gate, &scanned["rule_evaluations"]] {
@@ -116,12 +115,11 @@ async fn the_gate_says_what_snapshots_say_against_an_artifact() {
             ];
             assert_eq!(texts, expected);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_says_who_allow_listed_an_artifact_and_why() {
+#[test]
+fn a_snapshot_says_who_allow_listed_an_artifact_and_why() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("provenance", PROVENANCE).await.created();
@@ -158,6 +156,5 @@ async fn a_snapshot_says_who_allow_listed_an_artifact_and_why() {
         api.report_running("prod", &[('1', &[10])]).await.ok();
         let after = api.shown_in_prod().await;
         assert_eq!((after["compliant"].clone(), after.get("allow_listing")), (json!(false), None));
-    })
-    .await;
+    });
 }

@@ -230,8 +230,7 @@ async fn no_cached_answer_outlives_a_write() {
         let document =
             json!({"attestation_name": name, "is_compliant": false, "artifact_fingerprint": artifact})
                 .to_string();
-        let path = "/attestations/acme/shop/trail/t0/generic";
-        api.post(path).form(&[("name=\"data_json\"", &document)])
+        api.attest_in("shop", "t0", "generic").data(&document)
     };
     let artifact = json!({
         "trail_name": "t0", "fingerprint": fingerprint('e'), "filename": "e", "git_commit": "a".repeat(40),
@@ -292,7 +291,7 @@ async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
     for number in 0..20 {
         let trail = format!("large-{number}");
         let data = json!({"name": trail, "user_data": {"notes": notes}});
-        api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+        api.put("/trails/acme/web").data(&data).await.created();
         api.given_artifact('6', &trail).await;
     }
     take_counts(&answered, ["trail_contents", "runs"]);
@@ -480,7 +479,7 @@ async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
     let notes = "a".repeat(250 << 10);
     for name in ["a", "b", "c"] {
         let data = json!({"name": name, "user_data": {"notes": notes}}).to_string();
-        api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data)]).await.created();
+        api.put("/trails/acme/web").data(&data).await.created();
     }
     lists.hold();
     // It takes 50 ms to find out.

@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
-use evidence_core::compute::{BlockingPool, Compute};
+use evidence_core::compute::BlockingPool;
 use evidence_core::environments::replay;
 use evidence_core::memory::MemoryStore;
 use evidence_core::operation::Operation;
 use evidence_core::store::LedgerStore;
-use evidence_core::{Evidence, EvidenceService, Limits, Result, Settings, Store, Wording};
+use evidence_core::{Evidence, EvidenceService, Result, Settings, Store};
 use serde_json::json;
 
 use crate::mounts::Mount;
 use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, acme, fixture, with_every_store};
+use crate::support::stubs::decorates;
+use crate::support::{Api, acme, every_store_itself, fixture, with_every_store};
 
 /// So many verdicts at least are reached again.
 const VERDICTS: usize = 1_000;
@@ -64,7 +64,7 @@ impl Api {
 
     async fn attests(&self, path: &str, kind: &str, data: serde_json::Value) {
         let path = format!("/attestations/acme/{path}/{kind}");
-        self.post(&path).form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+        self.post(&path).data(&data).await.created();
     }
 
     /// Changes something that verdicts rest on.
@@ -108,15 +108,19 @@ impl Api {
                 let asked = numbers.one_of(&["scan", "test"]);
                 let template =
                     format!("version: 1\ntrail:\n  attestations:\n    - {{name: {asked}, type: generic}}\n");
-                let document = json!({"name": trail}).to_string();
                 let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
                 let begin = self.put(&format!("/trails/acme/{flow}"));
-                assert!(begin.form(&[("name=\"data_json\"", &document), file]).await.status.is_success());
+                assert!(
+                    begin
+                        .data(json!({"name": trail}))
+                        .file("template_file", "t.yml", template.as_str())
+                        .await
+                        .status
+                        .is_success()
+                );
             }
             9 if numbers.below(2) == 0 => {
-                let report =
-                    json!({"fingerprint": artifact, "filename": "x", "build_url": "", "commit_url": ""});
-                self.post(&format!("/artifacts/acme/{flow}")).json(report).await.created();
+                self.report(flow, artifact).await.created();
             }
             9 => {
                 let former = json!({"new_name": format!("{flow}-before")});
@@ -136,8 +140,10 @@ impl Api {
             _ => {
                 let named = json!({"policy_names": [numbers.one_of(&["q", "r"])]});
                 let path = "/environments/acme/prod/policies";
-                let change = if numbers.below(2) == 0 { self.post(path) } else { self.delete(path) };
-                change.json(named).await.ok();
+                if numbers.below(2) == 0 { self.post(path) } else { self.delete(path) }
+                    .json(named)
+                    .await
+                    .ok();
             }
         }
     }
@@ -152,7 +158,7 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
     for flow in FLOWS {
         api.flow(flow, template).await;
     }
-    api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "A control"})).await.created();
+    api.post_control("C-1").await.created();
     api.given_environments("docker", &["prod"]).await;
     for (policy, rules) in [("p", RULES[0]), ("q", RULES[1]), ("r", RULES[4])] {
         api.given_rules(policy, rules).await;
@@ -190,7 +196,7 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_verdicts_are_reached_again_and_are_the_same_on_every_store() {
     let found = std::sync::Mutex::new(Vec::new());
-    with_every_store(async |api, store| {
+    every_store_itself(async |api, store| {
         let verdicts = history(&api, &*store, &FEW_TRAILS, VERDICTS).await;
         found.lock().unwrap().push(verdicts);
     })
@@ -222,21 +228,7 @@ impl EvidenceService for Forgetful {
         self.anew().run(access, operation, body).await
     }
 
-    fn wording(&self) -> Wording {
-        self.0.wording()
-    }
-
-    fn limits(&self) -> Limits {
-        self.0.limits()
-    }
-
-    fn compute(&self) -> Compute {
-        self.0.compute()
-    }
-
-    fn admission(&self) -> Admission {
-        self.0.admission()
-    }
+    decorates!(0);
 
     async fn ready(&self) -> Result<()> {
         self.0.ready().await

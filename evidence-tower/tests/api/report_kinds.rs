@@ -42,8 +42,8 @@ fn kinds() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     ]
 }
 
-#[tokio::test]
-async fn each_kind_of_environment_takes_reports_of_its_kind_alone() {
+#[test]
+fn each_kind_of_environment_takes_reports_of_its_kind_alone() {
     on_every_store(async |api| {
         let kinds = kinds();
         for (kind, ..) in &kinds {
@@ -73,12 +73,11 @@ async fn each_kind_of_environment_takes_reports_of_its_kind_alone() {
             assert_eq!(report("logical", json!({"artifacts": []})).await.status, 400);
             assert_eq!(report("none", json!({"artifacts": []})).await.status, 404);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded() {
+#[test]
+fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded() {
     on_every_store(async |api| {
         for (kind, entry, required) in kinds() {
             api.given_environments(kind, &[kind]).await;
@@ -114,12 +113,11 @@ async fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded() {
             }
             assert_eq!(api.get(&format!("/snapshots/acme/{kind}")).await.ok(), json!([]));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_element_that_has_no_digest_is_skipped_and_counted() {
+#[test]
+fn an_element_that_has_no_digest_is_skipped_and_counted() {
     on_every_store(async |api| {
         for (kind, entry, _) in kinds() {
             api.given_environments(kind, &[kind]).await;
@@ -160,12 +158,11 @@ async fn an_element_that_has_no_digest_is_skipped_and_counted() {
             let snapshot = api.get(&format!("/snapshots/acme/{kind}/3")).await.ok();
             assert_eq!(snapshot.get("skipped_elements"), None, "{kind}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_digest_that_is_null_is_that_of_something_unknown_which_is_not_compliant() {
+#[test]
+fn a_digest_that_is_null_is_that_of_something_unknown_which_is_not_compliant() {
     on_every_store(async |api| {
         for (kind, entry, _) in kinds().into_iter().skip(4) {
             api.given_environments(kind, &[kind]).await;
@@ -178,12 +175,11 @@ async fn a_digest_that_is_null_is_that_of_something_unknown_which_is_not_complia
             assert_eq!(snapshot["artifacts"][0]["name"], "registry.example.com/shop:1");
             assert_eq!(snapshot["artifacts"][0]["creationTimestamp"], json!([0]));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_has_no_digest_is_told_apart_by_its_name_and_takes_one_snapshot() {
+#[test]
+fn what_has_no_digest_is_told_apart_by_its_name_and_takes_one_snapshot() {
     on_every_store(async |api| {
         for (kind, entry, _) in kinds().into_iter().skip(4) {
             api.given_environments(kind, &[kind]).await;
@@ -201,12 +197,11 @@ async fn what_has_no_digest_is_told_apart_by_its_name_and_takes_one_snapshot() {
                 shown.map(|artifact| (&artifact["fingerprint"], &artifact["flows"])).collect();
             assert_eq!(shown, [(&json!(""), &json!([])); 2], "{kind}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
+#[test]
+fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
     on_every_store(async |api| {
         api.given_environments("K8S", &["cluster"]).await;
         api.given_environments("ECS", &["tasks"]).await;
@@ -233,20 +228,17 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task() {
         assert_eq!((&artifact["pods"], &artifact["ecs_context"]), (&expected, &Value::Null));
         assert_eq!(artifact["creationTimestamp"], json!([3, 4, 5]));
 
-        let task = |arn: &str, created: u64| {
-            json!({"taskArn": arn, "clusterName": "web", "digests": digests, "creationTimestamp": created})
-        };
+        let task = |arn: &str, created: u64| json!({"taskArn": arn, "clusterName": "web", "digests": digests, "creationTimestamp": created});
         let tasks = json!([task("arn:1", 5), task("arn:2", 9), task("arn:3", 7)]);
         api.put("/environments/acme/tasks/report/ECS").json(json!({ "artifacts": tasks })).await.created();
         let artifact = &api.get("/snapshots/acme/tasks/1").await.ok()["artifacts"][0];
         let expected = json!({"task_arn": "arn:2", "cluster_name": "web", "service_name": null});
         assert_eq!((&artifact["pods"], &artifact["ecs_context"]), (&Value::Null, &expected));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
+#[test]
+fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
     with_every_store(async |api, store| {
         let entries = |older: Value, newer: Value| {
             let with = |more: Value, created: u64| {
@@ -256,11 +248,17 @@ async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
             };
             json!({"artifacts": [with(newer.clone(), 9), with(older, 5), with(newer, 7)]})
         };
-        let app = |name: &str, source: &str| json!({"app_name": name, "app_kind": "app", "digests_source": source});
+        let app =
+            |name: &str, source: &str| json!({"app_name": name, "app_kind": "app", "digests_source": source});
         let job = json!({"kind": "job", "jobName": "nightly"});
         let service = json!({"kind": "service", "serviceName": "shop", "revisionName": "shop-1"});
         let table = [
-            ("azure-apps", entries(app("old", "logs"), app("shop", "acr")), "azure_context", app("shop", "acr")),
+            (
+                "azure-apps",
+                entries(app("old", "logs"), app("shop", "acr")),
+                "azure_context",
+                app("shop", "acr"),
+            ),
             (
                 "cloud-run",
                 entries(job.clone(), service.clone()),
@@ -290,6 +288,5 @@ async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest() {
                 assert_eq!(shown.get(context), Some(expected), "{kind}: {context}");
             }
         }
-    })
-    .await;
+    });
 }

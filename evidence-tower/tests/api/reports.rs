@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
 use crate::support::{NOW, on_every_store};
 
-#[tokio::test]
-async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
+#[test]
+fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let table: [(&[ReportedArtifact<'_>], u16); 11] = [
@@ -30,12 +30,11 @@ async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
         let now = NOW.seconds();
         let times = json!({"last_reported_at": now, "last_changed_at": now, "last_modified_at": now});
         api.get("/environments/acme/prod").await.expect(200, times);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_same_fingerprint_under_another_name_is_no_change() {
+#[test]
+fn the_same_fingerprint_under_another_name_is_no_change() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let report = |name: &str| {
@@ -45,12 +44,11 @@ async fn the_same_fingerprint_under_another_name_is_no_change() {
         };
         report("nginx:1").await.expect_exactly(201, json!("OK"));
         report("nginx:2").await.expect_exactly(200, json!("OK"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_invalid_docker_report_is_refused_by_field() {
+#[test]
+fn an_invalid_docker_report_is_refused_by_field() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let one = |artifact: Value| json!({ "artifacts": [artifact] });
@@ -122,12 +120,11 @@ async fn an_invalid_docker_report_is_refused_by_field() {
         no_json.expect(400, json!({"message": "Invalid report data"}));
         report().await.expect(400, json!({"message": "Invalid report data"}));
         api.expect_snapshots("prod", 0).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_goes_to_an_existing_environment_of_its_kind() {
+#[test]
+fn a_report_goes_to_an_existing_environment_of_its_kind() {
     on_every_store(async |api| {
         api.given_environments("docker", &["containers"]).await;
         api.given_environments("server", &["machine"]).await;
@@ -157,12 +154,11 @@ async fn a_report_goes_to_an_existing_environment_of_its_kind() {
         }
         report("machine", "server").key("snapshotter-key").await.expect_exactly(201, json!("OK"));
         report("machine", "server").key("reader-key").await.expect(403, json!({}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
+#[test]
+fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_flow_with_template().await;
@@ -195,12 +191,11 @@ async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         latest("updated-provenance", false, false).await;
         api.expect_snapshots("prod", 4).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
+#[test]
+fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
@@ -211,40 +206,40 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
         let allow = json!({"artifact_name": "nginx", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(&allow).await.expect_exactly(201, allow);
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
-        let artifact = json!({"compliant": true, "annotation": {"type": "became-compliant", "was": 1, "now": 1}});
-        api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": true, "artifacts": [artifact]}));
-    })
-    .await;
+        let artifact =
+            json!({"compliant": true, "annotation": {"type": "became-compliant", "was": 1, "now": 1}});
+        api.get("/snapshots/acme/prod/-1")
+            .await
+            .expect(200, json!({"compliant": true, "artifacts": [artifact]}));
+    });
 }
 
-#[tokio::test]
-async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report() {
+#[test]
+fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
         api.get("/environments/acme/prod").await.expect(200, json!({"state": null}));
         api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
-        let attach = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
-        attach.await.expect_exactly(200, json!("OK"));
+        let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
+        ask.await.expect_exactly(200, json!("OK"));
         // Nothing runs that may not.
         api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
         api.expect_snapshots("prod", 2).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_same_policy_sent_again_evaluates_nothing_twice() {
+#[test]
+fn the_same_policy_sent_again_evaluates_nothing_twice() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
-        let attach = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
-        attach.await.expect_exactly(200, json!("OK"));
+        let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
+        ask.await.expect_exactly(200, json!("OK"));
         api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         api.put_policy("p", COMPLIANCE).await.expect(200, json!({"name": "p"}));
         api.expect_snapshots("prod", 2).await;
         api.put_policy("p", COMPLIANCE).await.expect(200, json!({"name": "p"}));
         api.expect_snapshots("prod", 2).await;
-    })
-    .await;
+    });
 }

@@ -21,8 +21,8 @@ fn what_is_routed_is_the_list_of_operations() {
     assert_eq!(BTreeSet::from_iter(routed), BTreeSet::from_iter(listed));
 }
 
-#[tokio::test]
-async fn an_unknown_path_is_not_found() {
+#[test]
+fn an_unknown_path_is_not_found() {
     on_every_mount(async |api| {
         let mut paths = vec!["/", "/flows", "/flows/", "/flows/acme/", "/nowhere/acme/a/b/c/d"];
         if api.mount != Mount::Axum {
@@ -32,12 +32,11 @@ async fn an_unknown_path_is_not_found() {
         for path in paths {
             api.get(path).await.expect_exactly(404, json!({"message": "Not found"}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_name_with_slashes_in_a_path_is_named() {
+#[test]
+fn a_name_with_slashes_in_a_path_is_named() {
     on_every_mount(async |api| {
         let table = [
             (
@@ -61,12 +60,11 @@ async fn a_name_with_slashes_in_a_path_is_named() {
             let expected = json!({"message": format!("Not found: the {text}"), "errors": errors});
             api.request(method, path).await.expect_exactly(404, expected);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
+#[test]
+fn a_wrong_method_is_told_the_right_ones() {
     on_every_mount(async |api| {
         let refused = json!({"message": "Method not allowed"});
         let mut methods = vec![Method::DELETE, Method::OPTIONS];
@@ -81,12 +79,11 @@ async fn a_wrong_method_is_told_the_right_ones() {
         }
         let reply = api.request(Method::POST, "/openapi.json").anonymous().await;
         reply.expect_exactly(405, refused.clone()).expect_header(ALLOW, "GET, HEAD");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_head_is_a_get_without_its_body() {
+#[test]
+fn a_head_is_a_get_without_its_body() {
     on_every_mount(async |api| {
         for path in ["/flows/acme", "/flows/acme/unknown", "/flows/nobody", "/openapi.json"] {
             let get = api.get(path).await;
@@ -94,12 +91,11 @@ async fn a_head_is_a_get_without_its_body() {
             assert_eq!((get.status, get.headers), (head.status, head.headers), "{path}");
             assert!(head.body.is_empty() && !get.body.is_empty(), "{path}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn parameters_are_decoded_and_misfits_are_named() {
+#[test]
+fn parameters_are_decoded_and_misfits_are_named() {
     on_every_mount(async |api| {
         let table = [
             ("/flows/acme?page=", "query.page"),
@@ -132,12 +128,11 @@ async fn parameters_are_decoded_and_misfits_are_named() {
         for (path, body) in table {
             api.get(path).await.expect_exactly(200, body);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header() {
+#[test]
+fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header() {
     const IGNORED: &str = "evidence-ignored-parameters";
     on_every_mount(async |api| {
         let table = [
@@ -169,8 +164,7 @@ async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header(
             (401, &b"x"[..])
         );
         assert!(!api.get("/nothing?x=1").await.headers.contains_key(IGNORED));
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

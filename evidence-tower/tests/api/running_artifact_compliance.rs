@@ -19,15 +19,12 @@ fn artifact(digit: char, more: Value) -> Value {
 
 impl Api {
     async fn report_to_web(&self, digit: char, more: Value) {
-        self.post("/artifacts/acme/web")
-            .json(artifact(digit, more))
-            .await
-            .expect(201, json!({"message": "OK"}));
+        let ask = self.post("/artifacts/acme/web").json(artifact(digit, more));
+        ask.await.expect(201, json!({"message": "OK"}));
     }
 
     async fn attest_in_web(&self, trail: &str, data: Value) {
-        let attest = self.post(&format!("/attestations/acme/web/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &data.to_string())]).await.expect_exactly(201, json!("OK"));
+        self.attest_in("web", trail, "generic").data(&data).await.expect_exactly(201, json!("OK"));
     }
 
     /// An environment `prod` where every artifact needs provenance and compliance in its trail, and the flow `web`.
@@ -50,8 +47,8 @@ impl Api {
     }
 }
 
-#[tokio::test]
-async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifact_fails() {
+#[test]
+fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifact_fails() {
     on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
@@ -65,12 +62,11 @@ async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifac
         api.given_artifact('1', "t2").await;
         api.given_test('1', "t2", true).await;
         api.expect_at_gate(true).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_without_its_name() {
+#[test]
+fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_without_its_name() {
     on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
@@ -86,12 +82,11 @@ async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_wit
         api.expect_at_gate(true).await;
         api.given_test('1', "t", false).await;
         api.expect_at_gate(false).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_of_other_content_by_its_name_lifts_nothing_that_content_needs() {
+#[test]
+fn a_report_of_other_content_by_its_name_lifts_nothing_that_content_needs() {
     on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "wrong").await;
@@ -114,16 +109,16 @@ async fn a_report_of_other_content_by_its_name_lifts_nothing_that_content_needs(
         api.given_artifact('2', "right").await;
         api.report_to_web('1', json!({"trail_name": "right"})).await;
         api.expect_at_gate(false).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
+#[test]
+fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
     on_every_store(async |api| {
         api.given_gate().await;
         let commit = "c".repeat(40);
-        let info = json!({"sha1": commit, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
+        let info =
+            json!({"sha1": commit, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
         let more = json!({"trail_name": "t", "template_reference_name": "api", "git_commit_info": info});
         api.report_to_web('1', more).await;
         let data = |compliant: bool| {
@@ -143,12 +138,11 @@ async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
         latest.expect_exactly(200, json!({"latest_commit": commit}));
         api.attest_in_web("t", data(true)).await;
         api.expect_at_gate(true).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn of_two_commits_the_artifacts_own_counts() {
+#[test]
+fn of_two_commits_the_artifacts_own_counts() {
     on_every_store(async |api| {
         api.given_gate().await;
         let (own, other) = ("a".repeat(40), "c".repeat(40));
@@ -162,17 +156,14 @@ async fn of_two_commits_the_artifacts_own_counts() {
         let found = json!([{"git_commit": own, "git_commit_info": {"sha1": other}}]);
         api.get("/artifacts/acme/web/commit_sha/aaaaa").await.expect(200, found);
         api.get("/artifacts/acme/web/commit_sha/ccccc").await.expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_another_name() {
+#[test]
+fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_another_name() {
     on_every_store(async |api| {
         api.given_gate().await;
-        let built = |name: &str, commit: &str| {
-            json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)})
-        };
+        let built = |name: &str, commit: &str| json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)});
         let attestation = |commit: &str, compliant: bool| {
             json!({
                 "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit.repeat(40)},
@@ -206,12 +197,11 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
         api.expect_at_gate(false).await;
         api.attest_in_web("t", attestation("1", true)).await;
         api.expect_at_gate(true).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_commit_is_compared_as_it_was_told() {
+#[test]
+fn a_commit_is_compared_as_it_was_told() {
     on_every_store(async |api| {
         api.given_gate().await;
         for (number, commit) in ["abcdef123456", &"ABCDE".repeat(8), "r1234 \u{fc}"].into_iter().enumerate() {
@@ -248,12 +238,11 @@ async fn a_commit_is_compared_as_it_was_told() {
         api.get("/artifacts/acme/web/commit_sha/abcde").await.expect_exactly(200, json!([]));
         let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
         latest.expect_exactly(200, json!({"latest_commit": ""}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_name_it_was_given() {
+#[test]
+fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_name_it_was_given() {
     on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
@@ -300,12 +289,11 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_nam
             let gate = api.get(&format!("/asserts/acme/fingerprint/{}", fingerprint(digit))).await.ok();
             assert_eq!(gate["compliant"], compliant, "{names:?} {gate}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said_of_it() {
+#[test]
+fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said_of_it() {
     on_every_store(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
@@ -326,12 +314,11 @@ async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said
         api.expect_at_gate(false).await;
         api.report_to_web('1', json!({"template_reference_name": "junk"})).await;
         api.expect_at_gate(false).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
+#[test]
+fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
     on_every_store(async |api| {
         api.given_gate().await;
         api.report_to_web('1', json!({})).await;
@@ -342,8 +329,7 @@ async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_
         api.expect_at_gate(false).await;
         let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
         api.get(&artifact).await.expect(200, json!({"state": "INCOMPLETE", "trail_name": ""}));
-    })
-    .await;
+    });
 }
 
 impl Api {
@@ -356,8 +342,8 @@ impl Api {
     }
 }
 
-#[tokio::test]
-async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_report_has_another() {
+#[test]
+fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_report_has_another() {
     on_every_store(async |api| {
         api.given_gate().await;
         let by_name = json!("It is evaluated as 'api' too, which an earlier report called it");
@@ -381,12 +367,11 @@ async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_re
         api.report_to_web('1', json!({"trail_name": "t3"})).await;
         api.expect_at_gate(false).await;
         assert_eq!(api.reason_at_gate().await, by_name);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
+#[test]
+fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
     on_every_store(async |api| {
         api.given_gate().await;
         let text = "version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n";
@@ -403,12 +388,11 @@ async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
             api.expect_at_gate(false).await;
             assert_eq!(api.reason_at_gate().await, Value::Null);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_commit_in_full_is_the_same_in_whatever_case() {
+#[test]
+fn a_commit_in_full_is_the_same_in_whatever_case() {
     on_every_store(async |api| {
         api.given_gate().await;
         for (number, length) in [40, 64].into_iter().enumerate() {
@@ -438,13 +422,12 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
             api.attest_in_web(&trail, attestation(&upper, true)).await;
             api.expect_at_gate(true).await;
         }
-    })
-    .await;
+    });
 }
 
 /// Content 1 has an earlier name in its trail, and content 2 a name without a commit.
-#[tokio::test]
-async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_template_too() {
+#[test]
+fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_template_too() {
     on_every_store(async |api| {
         let commit = "c".repeat(40);
         for (digit, more) in [
@@ -456,8 +439,7 @@ async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_tem
         }
         for (digit, trail) in [('1', "t1"), ('2', "t2")] {
             let attest = async |kind: &str, data: Value| {
-                let path = format!("/attestations/acme/plain/trail/{trail}/{kind}");
-                api.post(&path).form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+                api.attest_in("plain", trail, kind).data(&data).await.created();
             };
             let failed = json!({
                 "attestation_name": "unit", "target_artifacts": ["app"], "git_commit_info": {"sha1": commit},
@@ -477,15 +459,12 @@ async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_tem
                 "attestation_name": "unit", "artifact_fingerprint": fingerprint(digit), "reason": "seen",
                 "new_compliance_status": true, "original_attestation_type": "generic",
             });
-            api.post(&format!("/attestations/acme/plain/trail/{trail}/override"))
-                .json(overriding)
-                .await
-                .created();
+            let ask = api.post(&format!("/attestations/acme/plain/trail/{trail}/override")).json(overriding);
+            ask.await.created();
             let after = api.get(&list).await.ok();
             let original = &after[0]["original_attestation_id"];
             assert!(original.is_string() && *original == listed[0]["attestation_id"], "{after}");
             api.get(&path).await.expect(200, json!({"state": "COMPLIANT"}));
         }
-    })
-    .await;
+    });
 }

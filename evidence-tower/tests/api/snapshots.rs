@@ -22,8 +22,8 @@ async fn given_three_snapshots(api: &Api) {
     }
 }
 
-#[tokio::test]
-async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
+#[test]
+fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.get("/snapshots/acme/prod").key("reader-key").await.expect_exactly(200, json!([]));
@@ -37,12 +37,11 @@ async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
                 {"index": 1, "from": now, "to": now, "compliant": false, "duration": 0},
             ]),
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
+#[test]
+fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
     on_every_store(async |api| {
         given_three_snapshots(&api).await;
         let table: [(&str, &[u64]); 26] = [
@@ -77,12 +76,11 @@ async fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
             let expected: Vec<_> = indexes.iter().map(|index| json!({ "index": index })).collect();
             api.get(&format!("/snapshots/acme/prod?{query}")).await.expect(200, json!(expected));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
+#[test]
+fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let integer = "Input should be a valid integer, unable to parse string as an integer [input: ]";
@@ -104,12 +102,11 @@ async fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
             let refused = json!({"message": "Input payload validation failed", "errors": {field: text}});
             api.get(&format!("/snapshots/acme/prod?{query}")).await.expect_exactly(400, refused);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specification_tells_it() {
+#[test]
+fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specification_tells_it() {
     on_every_store(async |api| {
         let missing = json!({
             "message": "Flow not found",
@@ -118,12 +115,11 @@ async fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specificatio
         for path in ["/snapshots/acme/none", "/snapshots/acme/none/1"] {
             api.get(path).await.expect_exactly(404, missing.clone());
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_is_found_by_every_form_of_expression() {
+#[test]
+fn a_snapshot_is_found_by_every_form_of_expression() {
     on_every_store(async |api| {
         given_three_snapshots(&api).await;
         let table = [
@@ -144,12 +140,11 @@ async fn a_snapshot_is_found_by_every_form_of_expression() {
                 .await
                 .expect(200, json!({ "index": index }));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
+#[test]
+fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
     on_every_store(async |api| {
         given_three_snapshots(&api).await;
         api.given_environments("docker", &["empty"]).await;
@@ -166,17 +161,19 @@ async fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
                 "Org: 'acme'. Snapshot '{asked}' resolves to '{resolved}'. len(snapshots) == {count}. Indexes are 1-based"
             );
             let missing = json!({"message": "Snapshot not found", "errors": {"snapshot_expression": text}});
-            api.get(&format!("/snapshots/acme/{environment}/{expression}")).await.expect_exactly(404, missing);
+            api.get(&format!("/snapshots/acme/{environment}/{expression}"))
+                .await
+                .expect_exactly(404, missing);
         }
         let text = "Invalid snapshot expression: five";
-        let refused = json!({"message": "Input payload validation failed", "errors": {"snapshot_expression": text}});
+        let refused =
+            json!({"message": "Input payload validation failed", "errors": {"snapshot_expression": text}});
         api.get("/snapshots/acme/prod/five").await.expect_exactly(400, refused);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
+#[test]
+fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
     on_every_store(async |api| {
         given_three_snapshots(&api).await;
         let artifact = |digit: char, kind: &str, was: u64, now: u64, created: &[i64]| {
@@ -195,7 +192,8 @@ async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
         ];
         let now = json!(NOW.seconds());
         for (index, artifacts) in (1..).zip(snapshots) {
-            let running = artifacts.iter().filter(|artifact| artifact["annotation"]["now"] != json!(0)).count();
+            let running =
+                artifacts.iter().filter(|artifact| artifact["annotation"]["now"] != json!(0)).count();
             let expected = json!({
                 "index": index, "is_latest": index == 3, "timestamp": now, "type": "docker", "compliant": false,
                 "next_snapshot_timestamp": if index == 3 { Value::Null } else { now.clone() },
@@ -205,12 +203,11 @@ async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
             });
             api.get(&format!("/snapshots/acme/prod/{index}")).await.expect(200, expected);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_artifact_without_provenance_has_empty_and_null_fields() {
+#[test]
+fn an_artifact_without_provenance_has_empty_and_null_fields() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
@@ -246,12 +243,11 @@ async fn an_artifact_without_provenance_has_empty_and_null_fields() {
         });
         let expected = json!({"artifacts": [artifact], "applied_policies": [policy]});
         api.get("/snapshots/acme/prod/1").await.expect(200, expected);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
+#[test]
+fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
     on_every_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_artifact('1', "t1").await;
@@ -269,13 +265,12 @@ async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
             "commit_lead_time": 500.0, "flows": [flow], "policy_decisions": []
         });
         api.get("/snapshots/acme/prod/1").await.expect(200, json!({"artifacts": [artifact]}));
-    })
-    .await;
+    });
 }
 
 /// No report of a kind that the service takes yet leaves any; what is recorded is shown and evaluated all the same.
-#[tokio::test]
-async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_provenance() {
+#[test]
+fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_provenance() {
     on_every_store_without_rebuild(async |api, store, acme| {
         api.given_environments("ECS", &["prod"]).await;
         let environment = store.environment(acme, "prod").await.unwrap().unwrap().record.id;
@@ -320,14 +315,18 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
             exits: vec![],
         };
         inject(store, acme, Fact::SnapshotTaken { snapshot }).await;
-        let artifact = |name: &str, pods: &Value, ecs_context: &Value, compliant: Option<bool>| json!({
-            "name": name, "fingerprint": "", "compliant": compliant, "pods": pods, "ecs_context": ecs_context,
-            "flow_name": "", "html_url": "", "flows": [],
-        });
-        let shown = |compliant| [
-            artifact("task", &Value::Null, &task, compliant),
-            artifact("web", &pods, &Value::Null, compliant),
-        ];
+        let artifact = |name: &str, pods: &Value, ecs_context: &Value, compliant: Option<bool>| {
+            json!({
+                "name": name, "fingerprint": "", "compliant": compliant, "pods": pods, "ecs_context": ecs_context,
+                "flow_name": "", "html_url": "", "flows": [],
+            })
+        };
+        let shown = |compliant| {
+            [
+                artifact("task", &Value::Null, &task, compliant),
+                artifact("web", &pods, &Value::Null, compliant),
+            ]
+        };
         let first = api.get("/snapshots/acme/prod/1").await;
         first.expect(200, json!({"artifacts": shown(None), "applied_policies": []}));
 
@@ -335,11 +334,11 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
         api.attach("prod", "p").await;
         let second = api.get("/snapshots/acme/prod/2").await;
         let applied = json!([{"name": "p", "failing_artifacts": ["", ""]}]);
-        let evaluated = json!({"compliant": false, "artifacts": shown(Some(false)), "applied_policies": applied});
+        let evaluated =
+            json!({"compliant": false, "artifacts": shown(Some(false)), "applied_policies": applied});
         second.expect(200, evaluated);
         api.expect_snapshots("prod", 2).await;
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

@@ -110,10 +110,9 @@ pub(crate) async fn fill(api: &Api, many: usize) {
             let attached = json!({"policy_names": [format!("policy{number}")]});
             api.post("/environments/acme/prod/policies").json(attached).await.ok();
         }
-        let document = json!({"name": format!("type{number}")}).to_string();
-        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
-        let control = json!({"identifier": format!("control{number}"), "name": "one of many"});
-        api.post("/controls/acme").json(control).await.created();
+        let ask = api.post("/custom-attestation-types/acme").data(json!({"name": format!("type{number}")}));
+        ask.await.created();
+        api.post_control(format!("control{number}")).with(json!({"name": "one of many"})).await.created();
         let control = json!({"description": format!("version {number}")});
         api.put("/controls/acme/control0").json(control).await.ok();
         let tag = json!({"set_tags": {format!("key{number}"): "x"}});
@@ -125,20 +124,14 @@ pub(crate) async fn fill(api: &Api, many: usize) {
                             "targets": []});
         api.put("/actions/acme/flows").json(action).await.created();
         let account = format!("account{number}");
-        api.post("/service-accounts/acme")
-            .json(json!({"name": account, "privilege": "reader"}))
-            .await
-            .created();
+        let ask = api.post("/service-accounts/acme").json(json!({"name": account, "privilege": "reader"}));
+        ask.await.created();
         let key = json!({"description": "one of many"});
         api.post("/service-accounts/acme/account0/api-keys").json(key).await.created();
         for trail in ["t0".to_owned(), format!("t{number}")] {
             report(api, &trail, number).await;
         }
-        let built = json!({
-            "fingerprint": fingerprint(1000 + number), "filename": "app", "build_url": "b", "commit_url": "c",
-            "repo_info": repo(0),
-        });
-        api.post("/artifacts/acme/shop").json(built).await.created();
+        api.report("shop", fingerprint(1000 + number)).with(json!({"repo_info": repo(0)})).await.created();
         running.push(json!({"digests": {"app": fingerprint(1000 + number)}, "creationTimestamp": 1}));
         let artifact = json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
         running.push(artifact.clone());
@@ -160,11 +153,13 @@ fn repo(number: usize) -> Value {
 }
 
 async fn report_built(api: &Api, trail: &str, number: usize) {
-    let artifact = json!({
-        "trail_name": trail, "template_reference_name": "cli", "fingerprint": fingerprint(number), "filename": "app",
-        "git_commit": COMMIT, "build_url": "b", "commit_url": "c", "repo_info": repo(number),
-    });
-    api.post("/artifacts/acme/shop").json(artifact).await.created();
+    api.report("shop", fingerprint(number))
+        .with(json!({
+            "trail_name": trail, "template_reference_name": "cli", "git_commit": COMMIT,
+            "repo_info": repo(number),
+        }))
+        .await
+        .created();
 }
 
 async fn report(api: &Api, trail: &str, number: usize) {
@@ -172,7 +167,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
     let attest = async |document: Value| {
         let path = format!("/attestations/acme/shop/trail/{trail}/generic");
         let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
-        api.post(&path).form(&[("name=\"data_json\"", &document.to_string()), file]).await.created();
+        api.post(&path).data(&document).file("attachment_file", "a.txt", "evidence").await.created();
     };
     attest(json!({"attestation_name": "bar", "is_compliant": true})).await;
     let on_artifact =
@@ -180,8 +175,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
     attest(on_artifact).await;
     let decision = json!({"attestation_name": "decided", "type_name": "decision", "control": "control0",
                           "attestation_data": {"is_compliant": true}});
-    let path = format!("/attestations/acme/shop/trail/{trail}/system");
-    api.post(&path).form(&[("name=\"data_json\"", &decision.to_string())]).await.created();
+    api.attest_in("shop", trail, "system").data(&decision).await.created();
 }
 
 #[tokio::test]
@@ -346,8 +340,7 @@ async fn a_report_takes_few_statements_of_postgresql_however_many_artifacts_it_i
         let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, "counted").await;
         api.flow("shop", TEMPLATE).await;
-        let prod = json!({"name": "prod", "type": "server", "description": ""});
-        api.put("/environments/acme").json(prod).await.created();
+        api.put_environment("prod", "server").await.created();
         let report = async |number| match number {
             0..80 => report(&api, &format!("t{number}"), number).await,
             _ => report_built(&api, &format!("t{number}"), number).await,
@@ -474,21 +467,19 @@ async fn sent(counted: &Counted, path: &str) -> (Vec<u8>, Vec<usize>) {
 #[tokio::test]
 async fn a_snapshot_is_read_while_it_is_sent_and_never_held_whole() {
     let (api, counted) = on_sqlite().await;
-    api.put("/environments/acme")
-        .json(json!({"name": "prod", "type": "server", "description": ""}))
-        .await
-        .created();
+    api.put_environment("prod", "server").await.created();
     let mut running = Vec::new();
     for number in 0..BODIES {
         let commit = json!({"sha1": COMMIT, "message": "\u{1F600}".repeat(50_000), "author": "a", "branch": "b",
                             "timestamp": 1, "url": ""});
-        let artifact = json!({"trail_name": "t", "fingerprint": fingerprint(number), "filename": "app",
-                              "build_url": "b", "commit_url": "c", "git_commit_info": commit});
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.report("shop", fingerprint(number))
+            .in_trail("t")
+            .with(json!({"git_commit_info": commit}))
+            .await
+            .created();
         running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
     }
-    let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
-    report.await.created();
+    api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running })).await.created();
     let (text, statements) = sent(&counted, "/snapshots/acme/prod/1").await;
     let snapshot: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(snapshot["artifacts"].as_array().map(Vec::len), Some(BODIES));
@@ -510,7 +501,7 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
                                   "user_data": {"text": "x".repeat(200_000)}});
         document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let form = [("name=\"data_json\"", &*document.to_string())];
-        api.post("/attestations/acme/shop/trail/t/generic").form(&form).await.created();
+        api.attest_in("shop", "t", "generic").form(&form).await.created();
     };
     for _ in 0..BODIES {
         attest(json!({})).await;
@@ -537,8 +528,8 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     assert!(last >= first + 6, "{statements:?}");
 }
 
-#[tokio::test]
-async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
+#[test]
+fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
     with_every_store(async |_, store: Arc<dyn Store>| {
         let read = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&read);
@@ -555,15 +546,10 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
             let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
             api.flow(&flow, TEMPLATE).await;
             api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
-            let artifact = json!({"trail_name": "t", "fingerprint": fingerprint(number), "filename": "app",
-                                  "build_url": "b", "commit_url": "c"});
-            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            api.report(flow, fingerprint(number)).in_trail("t").await.created();
             running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
         }
-        api.put("/environments/acme")
-            .json(json!({"name": "prod", "type": "server", "description": ""}))
-            .await
-            .created();
+        api.put_environment("prod", "server").await.created();
         let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
         // Five fit a read of a megabyte, and twenty one of the four that a report reads at once.
         for (what, ask, expected) in [
@@ -578,12 +564,11 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
             let parts = read.load(Ordering::Relaxed);
             assert_eq!(parts, expected, "{what}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn no_record_is_read_for_its_name_or_its_template_alone() {
+#[test]
+fn no_record_is_read_for_its_name_or_its_template_alone() {
     with_every_store(async |_, store: Arc<dyn Store>| {
         let asked = Arc::new(Mutex::new(BTreeSet::new()));
         let note = Arc::clone(&asked);
@@ -597,13 +582,8 @@ async fn no_record_is_read_for_its_name_or_its_template_alone() {
         let api = Api::new(evidence, Mount::Tower, "noting").await;
         api.flow("shop", TEMPLATE).await;
         report(&api, "t", 0).await;
-        let alone =
-            json!({"fingerprint": fingerprint(1), "filename": "app", "build_url": "b", "commit_url": "c"});
-        api.post("/artifacts/acme/shop").json(alone).await.created();
-        api.put("/environments/acme")
-            .json(json!({"name": "prod", "type": "server", "description": ""}))
-            .await
-            .created();
+        api.report("shop", fingerprint(1)).await.created();
+        api.put_environment("prod", "server").await.created();
         let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
         let by_id =
             format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
@@ -625,8 +605,7 @@ async fn no_record_is_read_for_its_name_or_its_template_alone() {
         let flows =
             snapshot["artifacts"].as_array().unwrap().iter().map(|one| one["flows"][0]["trail_name"].clone());
         assert_eq!(Vec::from_iter(flows), [json!("t"), Value::Null]);
-    })
-    .await;
+    });
 }
 
 #[tokio::test]

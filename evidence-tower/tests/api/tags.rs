@@ -6,23 +6,22 @@ use crate::support::json::{FORBIDDEN, INVALID};
 use crate::support::{Api, on_every_store};
 
 /// Runs a case where a flow, an environment, a control and a repo exist, with the repo's id.
-async fn with_resources(case: impl AsyncFn(Api, &str)) {
+fn with_resources(case: impl AsyncFn(Api, &str)) {
     on_every_store(async |api| {
         api.environment("production").await;
-        api.post("/controls/acme").json(json!({"identifier": "c.1", "name": "Review"})).await.created();
+        api.post_control("c.1").await.created();
         api.report_from(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;
         let repos = api.get("/repos/acme").await.ok();
         case(api, repos["repos"][0]["id"].as_str().unwrap()).await;
-    })
-    .await;
+    });
 }
 
 async fn tags_of_repo(api: &Api) -> Value {
     api.get("/repos/acme").await.ok()["repos"][0]["tags"].clone()
 }
 
-#[tokio::test]
-async fn every_spelling_of_a_resource_type_is_accepted() {
+#[test]
+fn every_spelling_of_a_resource_type_is_accepted() {
     with_resources(async |api, repo| {
         let table = [
             ("flow", "shop"),
@@ -43,12 +42,11 @@ async fn every_spelling_of_a_resource_type_is_accepted() {
         assert_eq!(tags_of_repo(&api).await, json!({"repo": "yes", "repos": "yes"}));
         let control = json!({"tags": {"control": "yes", "controls": "yes"}, "version": 1});
         api.get("/controls/acme/c.1").await.expect(200, control);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn tags_are_set_and_removed_and_either_may_be_null_or_absent() {
+#[test]
+fn tags_are_set_and_removed_and_either_may_be_null_or_absent() {
     with_resources(async |api, repo| {
         let path = format!("/tags/acme/repo/{repo}");
         let steps = [
@@ -63,12 +61,11 @@ async fn tags_are_set_and_removed_and_either_may_be_null_or_absent() {
             assert_eq!(api.patch(&path).json(&body).await.ok(), "OK", "{body}");
             assert_eq!(tags_of_repo(&api).await, tags, "{body}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_body_is_closed_and_keys_fit_their_pattern() {
+#[test]
+fn the_body_is_closed_and_keys_fit_their_pattern() {
     with_resources(async |api, repo| {
         let path = format!("/tags/acme/repo/{repo}");
         let refused = [
@@ -93,19 +90,16 @@ async fn the_body_is_closed_and_keys_fit_their_pattern() {
             assert_eq!(api.patch(&path).json(&body).await.message(400), INVALID, "{key:?}");
         }
         assert_eq!(tags_of_repo(&api).await, json!({}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_unknown_type_is_refused_and_an_unknown_resource_is_not_found() {
+#[test]
+fn an_unknown_type_is_refused_and_an_unknown_resource_is_not_found() {
     with_resources(async |api, repo| {
         let body = json!({"set_tags": {"a": "b"}});
         for kind in ["policy", "Flow", "flowss"] {
-            api.patch(&format!("/tags/acme/{kind}/shop"))
-                .json(&body)
-                .await
-                .refuses_field(400, "resource_type");
+            let patch = api.patch(&format!("/tags/acme/{kind}/shop")).json(&body);
+            patch.await.refuses_field(400, "resource_type");
         }
         let unknown = ["flow/none", "env/none", "repo/none", "repo/acme%2Fshop", "control/c1", "controls/c1"];
         for resource in unknown {
@@ -116,12 +110,11 @@ async fn an_unknown_type_is_refused_and_an_unknown_resource_is_not_found() {
             api.patch(&format!("/tags/jane/repo/{repo}")).json(&body).await.message(404),
             "Resource not found"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn tagging_needs_the_right_to_write() {
+#[test]
+fn tagging_needs_the_right_to_write() {
     with_resources(async |api, _| {
         let (path, body) = ("/tags/acme/flow/shop", json!({"set_tags": {"a": "b"}}));
         for role in ["reader", "snapshotter"] {
@@ -134,6 +127,5 @@ async fn tagging_needs_the_right_to_write() {
             api.patch("/tags/nowhere/flow/shop").json(&body).await.message(404),
             "Organization not found"
         );
-    })
-    .await;
+    });
 }

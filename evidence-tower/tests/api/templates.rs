@@ -52,19 +52,26 @@ impl Api {
     pub(crate) fn put_flow(&self, org: &str, name: &str, template: &str) -> Ask {
         let document = json!({"name": name, "description": ""}).to_string();
         let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put(&format!("/flows/{org}/template_file")).form(&[("name=\"data_json\"", &document), file])
+        self.put(&format!("/flows/{org}/template_file")).data(&document).file(
+            "template_file",
+            "t.yml",
+            template,
+        )
     }
 
     /// Begins a trail of `flow` with this template.
     pub(crate) fn begin_with(&self, flow: &str, name: &str, template: &str) -> Ask {
-        let document = json!({ "name": name }).to_string();
         let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document), file])
+        self.put(&format!("/trails/acme/{flow}")).data(json!({ "name": name })).file(
+            "template_file",
+            "t.yml",
+            template,
+        )
     }
 }
 
-#[tokio::test]
-async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
+#[test]
+fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         let bytes = async || payloads(&*store).await.iter().map(String::len).sum::<usize>();
         let before = bytes().await;
@@ -73,11 +80,7 @@ async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
         for number in 0..MANY {
             let name = format!("t{number}");
             api.begin("shop", &json!({ "name": name })).await.created();
-            let artifact = json!({
-                "trail_name": name, "fingerprint": format!("{number:064x}"), "filename": "app", "build_url": "b",
-                "commit_url": "c",
-            });
-            api.post("/artifacts/acme/shop").json(artifact).await.created();
+            api.report("shop", format!("{number:064x}")).in_trail(name).await.created();
         }
         let grown = bytes().await - before;
         assert!(grown < template.len() + 2 * MANY * 2_000, "{grown} bytes");
@@ -99,12 +102,11 @@ async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
             api.get("/trails/acme/shop/t0").await.ok();
             assert_eq!(*asked.lock().unwrap(), [1], "what was read for {path} is remembered");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
+#[test]
+fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
     with_every_store(async |_: Api, store: Arc<dyn Store>| {
         let (api, asked) = noting(&store).await;
         let acme = acme(&*store).await;
@@ -143,12 +145,11 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
         let implicit = api.get("/trails/acme/implicit/t").await;
         implicit.expect(200, json!({"template": {"content": "version: 1", "trail": {"attestations": []}}}));
         assert!(!payloads(&*store).await.iter().any(|payload| payload.contains("version: 1\"")));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_page_asks_for_all_its_templates_at_once() {
+#[test]
+fn a_page_asks_for_all_its_templates_at_once() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         for number in 0..MANY {
             let template = format!("{TEMPLATE}# {number}\n");
@@ -167,6 +168,5 @@ async fn a_page_asks_for_all_its_templates_at_once() {
             assert_eq!(texts.filter(|same| *same).count(), MANY, "{path}");
             assert_eq!(*asked.lock().unwrap(), [MANY], "{path}");
         }
-    })
-    .await;
+    });
 }

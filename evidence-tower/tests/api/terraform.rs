@@ -50,17 +50,15 @@ async fn tag(api: &Api, kind: &str, name: &str, set: Value, remove: &[&str]) {
 }
 
 fn put_environment(api: &Api, name: &str, kind: &str, description: &str, include_scaling: bool) -> Ask {
-    api.put("/environments/acme").json(json!({
-        "name": name, "type": kind, "description": description, "include_scaling": include_scaling,
-        "included_environments": null, "policies": null,
+    api.put_environment(name, kind).with(json!({
+        "description": description, "include_scaling": include_scaling, "included_environments": null,
+        "policies": null,
     }))
 }
 
 fn put_logical(api: &Api, name: &str, description: &str, members: &Value) -> Ask {
-    api.put("/environments/acme").json(json!({
-        "name": name, "type": "logical", "description": description, "include_scaling": false,
-        "included_environments": members, "policies": null,
-    }))
+    api.put_logical(name, &members)
+        .with(json!({"description": description, "include_scaling": false, "policies": null}))
 }
 
 async fn environment(api: Api, n: usize) {
@@ -368,28 +366,26 @@ fn lives(api: &Api, n: usize) -> [BoxFuture<'static, ()>; 7] {
     ]
 }
 
-#[tokio::test]
-async fn each_resource_lives_as_it_is_managed() {
+#[test]
+fn each_resource_lives_as_it_is_managed() {
     on_every_store(async |api| {
         for life in lives(&api, 0) {
             life.await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn ten_of_each_resource_live_side_by_side() {
+#[test]
+fn ten_of_each_resource_live_side_by_side() {
     with_every_store(async |api, _| {
         join_all((0..10).flat_map(|n| lives(&api, n))).await;
-    })
-    .await;
+    });
 }
 
 /// A resource that changes its address in the configuration is destroyed and created at the same time, under one name: the
 /// provider repeats the create until it reads what it created.
-#[tokio::test]
-async fn what_is_destroyed_and_created_at_the_same_time_is_there_in_the_end() {
+#[test]
+fn what_is_destroyed_and_created_at_the_same_time_is_there_in_the_end() {
     with_every_store(async |api, _| {
         for round in 0..5 {
             let name = format!("moved-{round}");
@@ -405,6 +401,5 @@ async fn what_is_destroyed_and_created_at_the_same_time_is_there_in_the_end() {
             let set = json!({"type": "docker", "description": "new", "include_scaling": false});
             assert_reads(&read(&api, &path).await, &set);
         }
-    })
-    .await;
+    });
 }

@@ -264,8 +264,8 @@ fn shortened(key: &str) -> String {
     }
 }
 
-#[tokio::test]
-async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
+#[test]
+fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
     let document = openapi();
     with_every_store(async |api, _| {
         prepare(&api).await;
@@ -309,12 +309,11 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                 assert!(named == [expected.as_str()] || named == ["template"], "{name}: {named:?}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_parameter_is_refused_past_its_maximum_and_named() {
+#[test]
+fn every_parameter_is_refused_past_its_maximum_and_named() {
     let document = openapi();
     with_every_store(async |api, _| {
         prepare(&api).await;
@@ -366,8 +365,7 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
             }
         }
         assert!(tried.len() > 20, "{tried:?}");
-    })
-    .await;
+    });
 }
 
 /// Fields that are recorded as something else, or that have no effect by contract.
@@ -461,8 +459,8 @@ async fn recorded_since(store: &dyn Store, first: &mut u64) -> Vec<(Vec<Step>, V
     found
 }
 
-#[tokio::test]
-async fn what_is_accepted_is_recorded() {
+#[test]
+fn what_is_accepted_is_recorded() {
     let document = openapi();
     // A key that is to be rotated would have to be there; hours become the end of the old one.
     let all: BTreeSet<&str> = operations(&document)
@@ -490,6 +488,5 @@ async fn what_is_accepted_is_recorded() {
         }
         let expected: BTreeSet<String> = NOT_AS_SENT.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(lost, expected);
-    })
-    .await;
+    });
 }

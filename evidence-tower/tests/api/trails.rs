@@ -18,40 +18,23 @@ pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - na
 pub(crate) const COMMIT: &str = "9e9a2c4b5d6e7f8091a2b3c4d5e6f70812345678";
 
 impl Api {
-    /// Puts a flow with this template.
-    pub(crate) async fn flow(&self, name: &str, template: &str) {
-        let document = json!({"name": name, "description": ""}).to_string();
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put("/flows/acme/template_file")
-            .form(&[("name=\"data_json\"", &document), file])
-            .await
-            .created();
-    }
-
-    /// Begins a trail of `flow` with this document.
-    pub(crate) fn begin(&self, flow: &str, document: &Value) -> Ask {
-        self.put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document.to_string())])
-    }
-
     /// Adds an attestation of this kind to the trail `t` of the flow `shop`.
     pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask {
-        let path = format!("/attestations/acme/shop/trail/t/{kind}");
-        self.post(&path).form(&[("name=\"data_json\"", &document.to_string())])
+        self.attest_in("shop", "t", kind).data(&document)
     }
 
     /// Reports to trail `t` of flow `shop` an artifact with this template name, whose fingerprint is `digit` 64 times.
     pub(crate) async fn artifact(&self, digit: &str, name: &str) {
-        let body = json!({
-            "trail_name": "t", "template_reference_name": name, "fingerprint": digit.repeat(64), "filename": "cli.bin",
-            "git_commit": COMMIT, "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000, "branch": "main"},
+        self.report("shop", digit.repeat(64)).with(json!({
+            "trail_name": "t", "template_reference_name": name, "filename": "cli.bin", "git_commit": COMMIT,
+            "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000, "branch": "main"},
             "build_url": "https://ci.example.com/1", "commit_url": "https://git.example.com/c/1",
-        });
-        self.post("/artifacts/acme/shop").json(body).await.expect_exactly(201, json!({"message": "OK"}));
+        })).await.expect_exactly(201, json!({"message": "OK"}));
     }
 }
 
-#[tokio::test]
-async fn a_trail_is_begun_with_201_and_changed_with_200() {
+#[test]
+fn a_trail_is_begun_with_201_and_changed_with_200() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let begun = json!({
@@ -71,16 +54,17 @@ async fn a_trail_is_begun_with_201_and_changed_with_200() {
         api.begin("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
         let trail = api.get("/trails/acme/shop/t").await.expect(200, read).ok();
         assert_eq!(trail["events"].as_array().unwrap().len(), 1);
-        api.begin("shop", &json!({"name": "t", "description": "second"})).await.expect_exactly(200, json!("OK"));
+        api.begin("shop", &json!({"name": "t", "description": "second"}))
+            .await
+            .expect_exactly(200, json!("OK"));
         let trail = api.get("/trails/acme/shop/t").await.expect(200, json!({"description": "second"})).ok();
         assert_eq!(trail["events"][1]["type"], "trail_updated");
         assert_eq!(trail["events"][1]["changes"], json!(["description"]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
+#[test]
+fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
     on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": null}));
@@ -88,12 +72,11 @@ async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
         let commit =
             json!({"sha1": COMMIT, "message": "", "author": "", "branch": "", "timestamp": 0.0, "url": ""});
         api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": commit}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_trail_keeps_its_template_until_it_is_begun_again() {
+#[test]
+fn a_trail_keeps_its_template_until_it_is_begun_again() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
@@ -105,12 +88,11 @@ async fn a_trail_keeps_its_template_until_it_is_begun_again() {
         let trail =
             api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"})).ok();
         assert_eq!(trail["events"][1]["changes"], json!(["template"]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
+#[test]
+fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
     on_every_store(async |api| {
         let wrong = "version: 1\ntrail:\n  attestations:\n    - name: x\n      type: not-supported\n    - type: generic\n";
         for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
@@ -124,12 +106,11 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
             assert!(text.starts_with("2 validation errors for Template\n"), "{text}");
         }
         api.get("/flows/acme/shop").await.expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_allow_encoded() {
+#[test]
+fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_allow_encoded() {
     on_every_store(async |api| {
         let table = [
             (
@@ -158,12 +139,11 @@ async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_all
             assert!(repos.contains(recorded), "{repos}");
             assert!(!repos.contains("secret") && !trail.to_string().contains("secret"), "{sent}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn field_trail_name_pattern_and_length_255() {
+#[test]
+fn field_trail_name_pattern_and_length_255() {
     on_every_store(async |api| {
         let pattern = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$";
         for name in ["", "-x", "a b", "a/b", "é", "t\n", "foo?$bar"] {
@@ -177,12 +157,11 @@ async fn field_trail_name_pattern_and_length_255() {
             .await
             .expect(400, json!({"errors": {"name": "Field required [input: None]"}}));
         api.begin("shop", &json!({"name": 5})).await.expect(400, json!({"message": INVALID}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn optional_parts_of_a_trail_are_validated() {
+#[test]
+fn optional_parts_of_a_trail_are_validated() {
     on_every_store(async |api| {
         let table = [
             (json!({"origin_url": ""}), "origin_url"),
@@ -217,12 +196,11 @@ async fn optional_parts_of_a_trail_are_validated() {
             api.begin("shop", &document).await.refuses_field(400, field);
         }
         api.get("/trails/acme").await.expect(200, json!({"data": [], "pagination": {"total": 0}}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_404_unknown_flow_or_trail() {
+#[test]
+fn error_404_unknown_flow_or_trail() {
     on_every_store(async |api| {
         api.get("/trails/acme/none/t").await.expect_exactly(
             404,
@@ -237,12 +215,11 @@ async fn error_404_unknown_flow_or_trail() {
         for path in ["/trails/acme/none/t/audit_pdf", "/trails/acme/shop/none/audit_pdf"] {
             api.get(path).await.expect(404, json!({"message": "Flow or trail not found"}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_trail_is_answered_with_all_that_its_attestations_say() {
+#[test]
+fn a_trail_is_answered_with_all_that_its_attestations_say() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
@@ -251,20 +228,21 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say() {
         api.artifact("a", "cli").await;
         let path = "/attestations/acme/shop/trail/t/generic";
         for number in 0..3 {
-            for (name, more) in [("bar", json!({})), ("foo", json!({"artifact_fingerprint": "a".repeat(64)}))] {
+            for (name, more) in [("bar", json!({})), ("foo", json!({"artifact_fingerprint": "a".repeat(64)}))]
+            {
                 let mut document = json!({
                     "attestation_name": name, "is_compliant": number != 1, "description": format!("the {number}"),
                     "user_data": {"number": number},
                 });
                 document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
                 let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
-                api.post(path).form(&[("name=\"data_json\"", &document.to_string()), file]).await.created();
+                api.post(path).data(&document).file("attachment_file", "a.txt", "hello").await.created();
             }
         }
         api.begin("shop", &json!({"name": "u"})).await.created();
         let elsewhere = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
         let elsewhere = [("name=\"data_json\"", elsewhere.as_str())];
-        api.post("/attestations/acme/shop/trail/u/generic").form(&elsewhere).await.created();
+        api.attest_in("shop", "u", "generic").form(&elsewhere).await.created();
 
         let plain = api.get("/trails/acme/shop/t").await.ok();
         assert!(plain.get("attestations").is_none(), "{plain}");
@@ -283,12 +261,11 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say() {
             let fields = refused["errors"].as_object().unwrap();
             assert!(fields.keys().all(|field| field.starts_with("query.expand")), "{wrong}: {refused}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
+#[test]
+fn trails_are_listed_newest_first_in_pages_and_narrowed() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         for name in ["a", "b", "t"] {
@@ -311,10 +288,8 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
         api.get("/trails/acme?flow=other&fingerprint=aaaaa")
             .await
             .expect(200, page(&[], json!({"total": 0})));
-        api.patch("/tags/acme/flow/other")
-            .json(json!({"set_tags": {"team": "x"}}))
-            .await
-            .expect_exactly(200, json!("OK"));
+        let patch = api.patch("/tags/acme/flow/other").json(json!({"set_tags": {"team": "x"}}));
+        patch.await.expect_exactly(200, json!("OK"));
         api.get("/trails/acme?flow_tag=team%3Dx").await.expect(200, page(&["o"], json!({"total": 1})));
         api.get("/trails/acme?flow_tag=team%3Dy").await.expect(200, page(&[], json!({"total": 0})));
         api.get("/trails/acme?flow=none").await.expect(404, json!({"message": "Flow not found"}));
@@ -323,12 +298,11 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
         }
         api.get("/trails/acme?page=9223372036854775807").await.expect(200, json!({"data": []}));
         api.get("/trails/foobar").key(JOHN).await.expect(200, json!({"data": []}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
+#[test]
+fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let none = json!({"total": 0, "page": 1, "per_page": 0, "page_count": 0});
@@ -356,13 +330,20 @@ async fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
             ("per_page=2&page=3", &[], 3, 2, 2),
             ("per_page=1&page=9223372036854775807", &[], i64::MAX, 1, 3),
         ] {
-            let pagination = json!({"total": 3, "page": page, "per_page": per_page, "page_count": page_count});
+            let pagination =
+                json!({"total": 3, "page": page, "per_page": per_page, "page_count": page_count});
             let paged = api.get(&format!("/trails/acme/shop?{query}")).await;
             paged.expect(200, json!({"data": named(names), "pagination": pagination}));
         }
-        for query in
-            ["page=0", "page=", "page=x", "page=9223372036854775808", "per_page=0", "per_page=", "per_page=101"]
-        {
+        for query in [
+            "page=0",
+            "page=",
+            "page=x",
+            "page=9223372036854775808",
+            "per_page=0",
+            "per_page=",
+            "per_page=101",
+        ] {
             api.get(&format!("/trails/acme/shop?{query}")).await.expect(400, json!({"message": INVALID}));
         }
         // Each is as it is in the list of the organization.
@@ -374,15 +355,14 @@ async fn the_trails_of_a_flow_are_listed_whole_or_in_pages() {
             json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
         );
         // A flow of this name in another organization has none of them.
-        api.put("/trails/foobar/shop").key(JOHN).form(&[("name=\"data_json\"", r#"{"name": "x"}"#)]).await.created();
+        api.put("/trails/foobar/shop").key(JOHN).data(r#"{"name": "x"}"#).await.created();
         api.get("/trails/foobar/shop").key(JOHN).await.expect(200, json!({"data": named(&["x"])}));
-    })
-    .await;
+    });
 }
 
 /// What the documentation's table of states says, row by row.
-#[tokio::test]
-async fn states_follow_from_the_template_and_what_was_reported() {
+#[test]
+fn states_follow_from_the_template_and_what_was_reported() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
@@ -407,10 +387,9 @@ async fn states_follow_from_the_template_and_what_was_reported() {
             api.get(&path).await.expect(200, json!({"state": artifact}));
         };
         state("INCOMPLETE", "INCOMPLETE").await;
-        let generic = |name: &str, compliant: bool| json!({"attestation_name": name, "is_compliant": compliant});
-        let on_cli = |name: &str, compliant: bool| {
-            json!({"attestation_name": name, "is_compliant": compliant, "artifact_fingerprint": "a".repeat(64)})
-        };
+        let generic =
+            |name: &str, compliant: bool| json!({"attestation_name": name, "is_compliant": compliant});
+        let on_cli = |name: &str, compliant: bool| json!({"attestation_name": name, "is_compliant": compliant, "artifact_fingerprint": "a".repeat(64)});
         api.attest("generic", &on_cli("foo", true)).await.created();
         state("INCOMPLETE", "INCOMPLETE").await;
         api.attest("generic", &generic("bar", true)).await.created();
@@ -424,12 +403,11 @@ async fn states_follow_from_the_template_and_what_was_reported() {
         state("NON-COMPLIANT", "NON-COMPLIANT").await;
         let trail = api.get("/trails/acme/shop/t").await.ok();
         assert_eq!(trail["compliance_status"]["attestations_statuses"][1]["unexpected"], json!(true));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
+#[test]
+fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         let named = json!({
@@ -446,12 +424,11 @@ async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
         let trail = api.get("/trails/acme/shop/t").await.expect(200, statuses).ok();
         assert_eq!(trail["events"][1]["type"], "trail_attestation_for_artifact_reported");
         assert_eq!(trail["events"][3]["type"], "artifact_creation_reported");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_replaced() {
+#[test]
+fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_replaced() {
     on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         let failed = json!({
@@ -472,7 +449,8 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
         };
         expect("NON-COMPLIANT", listed(awaited)).await;
         api.artifact("1", "cli").await;
-        let reported = json!({"status": "NON-COMPLIANT", "is_compliant": false, "attestations_statuses": [line]});
+        let reported =
+            json!({"status": "NON-COMPLIANT", "is_compliant": false, "attestations_statuses": [line]});
         expect("NON-COMPLIANT", listed(reported)).await;
         // Another build under the same template name, from another commit: what failed was about the one before.
         let other = json!({
@@ -494,13 +472,16 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
         api.attest("generic", &ahead).await.created();
         let waiting = json!({"status": "MISSING", "unexpected": true, "attestations_statuses": [line]});
         let key = format!("cli@{}", "e".repeat(40));
-        expect("NON-COMPLIANT", json!({"artifacts_statuses": {"cli": {"status": "COMPLIANT"}, key: waiting}})).await;
-    })
-    .await;
+        expect(
+            "NON-COMPLIANT",
+            json!({"artifacts_statuses": {"cli": {"status": "COMPLIANT"}, key: waiting}}),
+        )
+        .await;
+    });
 }
 
-#[tokio::test]
-async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_without_the_commit() {
+#[test]
+fn a_failing_attestation_counts_when_its_artifact_is_reported_again_without_the_commit() {
     on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.artifact("1", "cli").await;
@@ -509,11 +490,13 @@ async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_withou
             "git_commit_info": {"sha1": COMMIT},
         });
         api.attest("generic", &failed).await.created();
-        let again = json!({
-            "trail_name": "t", "template_reference_name": "cli", "fingerprint": "1".repeat(64), "filename": "cli.bin",
-            "build_url": "https://ci.example.com/2", "commit_url": "https://git.example.com/c/2",
-        });
-        api.post("/artifacts/acme/shop").json(again).await.created();
+        api.report("shop", "1".repeat(64))
+            .with(json!({
+                "trail_name": "t", "template_reference_name": "cli", "filename": "cli.bin",
+                "build_url": "https://ci.example.com/2", "commit_url": "https://git.example.com/c/2",
+            }))
+            .await
+            .created();
         let line = json!({"attestation_name": "scan", "is_compliant": false, "unexpected": true});
         let cli = json!({"status": "NON-COMPLIANT", "attestations_statuses": [line]});
         let status = json!({"status": "NON-COMPLIANT", "artifacts_statuses": {"cli": cli}});
@@ -525,20 +508,23 @@ async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_withou
         });
         let path = format!("/artifacts/acme/shop/fingerprint/{}", "1".repeat(64));
         api.get(&path).await.expect(200, artifact.clone());
-        api.get("/artifacts/acme?flow_name=shop").await.expect(200, json!([artifact, {"state": "NON-COMPLIANT"}]));
+        api.get("/artifacts/acme?flow_name=shop")
+            .await
+            .expect(200, json!([artifact, {"state": "NON-COMPLIANT"}]));
         let found = json!([{"attestation_name": "scan", "is_compliant": false}]);
-        api.get(&format!("/attestations/acme/shop/artifact/{}/scan", "1".repeat(64))).await.expect(200, found);
-    })
-    .await;
+        api.get(&format!("/attestations/acme/shop/artifact/{}/scan", "1".repeat(64)))
+            .await
+            .expect(200, found);
+    });
 }
 
-#[tokio::test]
-async fn audit_pdf_downloads_the_trail_report() {
+#[test]
+fn audit_pdf_downloads_the_trail_report() {
     on_every_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.artifact("a", "cli").await;
-        api.attest("generic", &json!({"attestation_name": "bar", "is_compliant": true})).await.created();
+        api.generic("shop", "bar", true).await.created();
         let pdf = async || {
             let reply = api.get("/trails/acme/shop/t/audit_pdf").await;
             assert_eq!(reply.status, 200);
@@ -551,14 +537,13 @@ async fn audit_pdf_downloads_the_trail_report() {
         api.begin("shop", &json!({"name": "other"})).await.created();
         let second = pdf().await;
         assert_eq!((&first.body, first.headers.get(ETAG)), (&second.body, second.headers.get(ETAG)));
-        api.attest("generic", &json!({"attestation_name": "bar", "is_compliant": false})).await.created();
+        api.generic("shop", "bar", false).await.created();
         assert_ne!(pdf().await.body, second.body);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_update_names_who_updated_and_not_who_began() {
+#[test]
+fn an_update_names_who_updated_and_not_who_began() {
     on_every_store(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.begin("shop", &json!({"name": "t", "description": "second"})).key("member-key").await.ok();
@@ -572,12 +557,11 @@ async fn an_update_names_who_updated_and_not_who_began() {
         for event in [begun, updated] {
             assert_eq!(event["trail_data_json"]["creating_user_id"], begun["setting_user_id"]);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
+#[test]
+fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
     with_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
@@ -613,12 +597,11 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
                 break;
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
+#[test]
+fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
     on_every_store(async |api| {
         let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
         for name in ["a", "b", "a"] {
@@ -635,6 +618,5 @@ async fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
         assert_eq!(Vec::from_iter(named), [&ids[0], &ids[1], &ids[0]]);
         assert_eq!(trail["events"][0]["repo_info"]["vcs_instance"], "git.example.com");
         assert_eq!(trail["repo_ids"], json!([ids[1], ids[0]]));
-    })
-    .await;
+    });
 }

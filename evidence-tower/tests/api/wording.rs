@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::mounts::Mount;
 use crate::support::environments::PROVENANCE;
 use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, in_memory_with};
+use crate::support::{Api, JOHN, block_on, in_memory_with};
 use crate::trails::TEMPLATE;
 
 /// A service in this wording.
@@ -18,10 +18,12 @@ async fn worded(wording: Wording) -> Api {
 }
 
 /// Runs a case in each wording, on a service of its own.
-async fn in_each_wording(case: impl AsyncFn(Api, Wording)) {
-    for wording in [Wording::Named, Wording::Documented] {
-        case(worded(wording).await, wording).await;
-    }
+fn in_each_wording(case: impl AsyncFn(Api, Wording)) {
+    block_on(async {
+        for wording in [Wording::Named, Wording::Documented] {
+            case(worded(wording).await, wording).await;
+        }
+    });
 }
 
 /// What is said of something missing: the sentence, and the documented message, the field and what was looked for.
@@ -84,8 +86,8 @@ const KEY: Told<'_> = Told(
     ["API key not found", "key_id", "no API key named 'none' in organization 'acme'"],
 );
 
-#[tokio::test]
-async fn flows_and_trails() {
+#[test]
+fn flows_and_trails() {
     in_each_wording(async |api, wording| {
         api.flow("shop", TEMPLATE).await;
         let unnamed = Told(
@@ -118,12 +120,11 @@ async fn flows_and_trails() {
         let looked_for = format!("flow '{name}' in organization 'acme' is archived");
         let told = Told(&sentence, ["Flow not found", "flow_name", &looked_for]);
         api.begin(name, &json!({"name": "u"})).await.expect_exactly(404, told.body(wording));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn artifacts_and_their_attestations() {
+#[test]
+fn artifacts_and_their_attestations() {
     in_each_wording(async |api, wording| {
         api.flow("shop", TEMPLATE).await;
         let fingerprint = "a".repeat(64);
@@ -157,14 +158,15 @@ async fn artifacts_and_their_attestations() {
             format!("no artifact named '{fingerprint}' in trail 't' of flow 'shop' in organization 'acme'");
         let told = Told(&sentence, ["Artifact not found", "artifact_fingerprint", &looked_for]);
         let document = json!({"name": "review"}).to_string();
-        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+        api.post("/custom-attestation-types/acme").data(&document).await.created();
         let sonar = json!({
             "serverUrl": "https://s.org", "taskId": "1", "status": "SUCCESS", "analysedAt": "2026-01-02T03:04:05+0000",
             "revision": "a".repeat(40), "project": {"key": "k", "name": "k", "url": "https://s.org/k"},
             "branch": {"name": "main", "type": "BRANCH"}, "qualityGate": {"status": "OK", "conditions": []},
         });
         let result = json!({"high_count": 0, "medium_count": 0, "low_count": 0});
-        let snyk = json!({"schema_version": 1, "tool": {"name": "snyk", "version": "1"}, "results": [result]});
+        let snyk =
+            json!({"schema_version": 1, "tool": {"name": "snyk", "version": "1"}, "results": [result]});
         let kinds = [
             ("generic", json!({"is_compliant": true})),
             ("custom", json!({"type_name": "review", "attestation_data": {}})),
@@ -179,8 +181,7 @@ async fn artifacts_and_their_attestations() {
             document["artifact_fingerprint"] = json!(fingerprint);
             api.attest(kind, &document).await.expect_exactly(404, told.body(wording));
         }
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -230,8 +231,8 @@ async fn environments_and_snapshots() {
     let sentence = "Environment named '' does not exist for organization 'acme'";
     api.put("/environments/acme").json(body).await.expect_exactly(404, json!({"message": sentence}));
     for (path, body) in [("rename", json!({"new_name": "a"})), ("archive", Value::Null)] {
-        let put = api.put(&format!("/environments/acme/non-existing/{path}")).json(body);
-        put.await.expect_exactly(404, json!({ "message": environment }));
+        let ask = api.put(&format!("/environments/acme/non-existing/{path}")).json(body);
+        ask.await.expect_exactly(404, json!({ "message": environment }));
     }
     let put = api.put("/environments/acme/prod/rename").json(json!({"new_name": "new illegal name"}));
     let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_]*$' [input: new illegal name]";
@@ -243,8 +244,8 @@ async fn environments_and_snapshots() {
     }
 }
 
-#[tokio::test]
-async fn policies_and_custom_attestation_types() {
+#[test]
+fn policies_and_custom_attestation_types() {
     in_each_wording(async |api, wording| {
         api.put_policy("p", PROVENANCE).await.created();
         let document = [("name=\"data_json\"", r#"{"name": "review"}"#)];
@@ -271,12 +272,11 @@ async fn policies_and_custom_attestation_types() {
         let refused =
             json!({"message": archived, "errors": {"type_name": "An archived type takes no attestations"}});
         attest("review").await.expect_exactly(400, refused);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn controls() {
+#[test]
+fn controls() {
     in_each_wording(async |api, wording| {
         let control = json!({"identifier": "my-control", "name": "x"});
         api.post("/controls/acme").json(&control).await.created();
@@ -298,11 +298,12 @@ async fn controls() {
         ];
         expect_missing(&api, wording, &rows).await;
         let missing = CONTROL.body(wording);
-        let put = api.put("/controls/acme/no-such-control").json(json!({"name": "x"}));
-        put.await.expect_exactly(404, missing.clone());
+        let ask = api.put("/controls/acme/no-such-control").json(json!({"name": "x"}));
+        ask.await.expect_exactly(404, missing.clone());
         for what in ["archive", "unarchive"] {
-            let ask = api.post(&format!("/controls/acme/no-such-control/{what}"));
-            ask.await.expect_exactly(404, missing.clone());
+            api.post(&format!("/controls/acme/no-such-control/{what}"))
+                .await
+                .expect_exactly(404, missing.clone());
         }
         let exists = Told(
             "A control with identifier 'my-control' already exists in organization 'acme'",
@@ -317,12 +318,11 @@ async fn controls() {
             api.post("/controls/acme").json(&control).await.expect_exactly(409, exists.body(wording));
             api.post(&format!("/controls/acme/my-control/{what}")).await.ok();
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn repos() {
+#[test]
+fn repos() {
     in_each_wording(async |api, wording| {
         let named = |name: &str| {
             (format!("Repo '{name}' not found"), format!("no repo named '{name}' in organization 'acme'"))
@@ -349,13 +349,12 @@ async fn repos() {
         }
         let sentence = "Multiple repos named 'a/b' exist (github). Specify the 'provider'";
         assert!(api.get("/repos/acme/a/b").await.message(400).starts_with(sentence));
-    })
-    .await;
+    });
 }
 
 /// The quotation marks around these sentences are a part of them.
-#[tokio::test]
-async fn tags() {
+#[test]
+fn tags() {
     in_each_wording(async |api, wording| {
         let rows = [
             ("control/no-such", "\"Control 'no-such' does not exist in organization 'acme'\""),
@@ -369,12 +368,11 @@ async fn tags() {
             let patch = api.patch(&format!("/tags/acme/{resource}")).json(json!({"set_tags": {"a": "b"}}));
             patch.await.expect_exactly(404, Told(sentence, documented).body(wording));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn accounts_keys_and_organizations() {
+#[test]
+fn accounts_keys_and_organizations() {
     in_each_wording(async |api, wording| {
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let organization = ["Organization not found", "org", "no organization named 'nowhere'"];
@@ -395,13 +393,12 @@ async fn accounts_keys_and_organizations() {
         let denied = json!({"message": "Access denied to /api/v2/user/non-existing-org-abc123"});
         api.put("/user/non-existing-org-abc123").await.expect_exactly(403, denied);
         api.get("/flows/acme").key("ev_wrong").await.expect_exactly(401, json!({"message": "Unauthorized"}));
-    })
-    .await;
+    });
 }
 
 /// The field, and what is said of what was sent, which both wordings quote.
-#[tokio::test]
-async fn what_breaks_a_rule_is_said_alike() {
+#[test]
+fn what_breaks_a_rule_is_said_alike() {
     in_each_wording(async |api, _| {
         let control = json!({"identifier": "my-control", "name": "x"});
         api.post("/controls/acme").json(&control).await.created();
@@ -417,7 +414,8 @@ async fn what_breaks_a_rule_is_said_alike() {
             document[key] = value;
             document
         };
-        let artifact = json!({"fingerprint": "a".repeat(64), "filename": "a", "build_url": "", "commit_url": ""});
+        let artifact =
+            json!({"fingerprint": "a".repeat(64), "filename": "a", "build_url": "", "commit_url": ""});
         let link = json!({"log": {"href": "https://x.org", "fingerprint": "7509e5bda0"}});
         let bodies = [
             (
@@ -440,7 +438,12 @@ async fn what_breaks_a_rule_is_said_alike() {
                 format!("{flow_name} [input: new illegal name]"),
             ),
             (api.put("/trails/acme/shop"), json!({"name": "t"}), "data_json", required.to_owned()),
-            (api.post("/custom-attestation-types/acme"), json!({"name": "t"}), "data_json", required.to_owned()),
+            (
+                api.post("/custom-attestation-types/acme"),
+                json!({"name": "t"}),
+                "data_json",
+                required.to_owned(),
+            ),
             (
                 api.post("/artifacts/acme/shop"),
                 with(artifact.clone(), "external_urls", link),
@@ -538,6 +541,5 @@ async fn what_breaks_a_rule_is_said_alike() {
             let text = refused["errors"]["template_file"].as_str().unwrap();
             assert!(text.starts_with("2 validation errors for Template\n"), "{text}");
         }
-    })
-    .await;
+    });
 }

@@ -35,7 +35,7 @@ fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> Ask {
         document.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
     }
     let form = [("name=\"data_json\"", &*document.to_string())];
-    api.post(&format!("/attestations/acme/shop/trail/t/{kind}")).form(&form)
+    api.attest_in("shop", "t", kind).form(&form)
 }
 
 fn artifact(api: &Api, more: &Value) -> Ask {
@@ -49,13 +49,11 @@ fn artifact(api: &Api, more: &Value) -> Ask {
 
 fn flow(api: &Api, template: &str) -> Ask {
     let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-    let document = json!({"name": "shop", "description": ""}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file])
+    api.put_flow("shop").file("template_file", "t.yml", template)
 }
 
 fn begin(api: &Api, name: &str, description: &str) -> Ask {
-    let document = json!({"name": name, "description": description, "repo_info": repo()}).to_string();
-    api.put("/trails/acme/shop").form(&[("name=\"data_json\"", document.as_str())])
+    api.put("/trails/acme/shop").data(json!({"name": name, "description": description, "repo_info": repo()}))
 }
 
 #[tokio::test]
@@ -109,14 +107,14 @@ async fn two(store: &Arc<dyn Store>, settings: &Settings) -> [Api; 2] {
 
 const TEMPLATE: &str = "version: 1\n";
 
-#[tokio::test]
-async fn what_another_server_changed_is_what_a_write_rests_on() {
+#[test]
+fn what_another_server_changed_is_what_a_write_rests_on() {
     with_every_store(async |_, store| {
         let [api, other] = two(&store, &Settings::default()).await;
         let attested = |trail: &str| {
             let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
             let form = [("name=\"data_json\"", document.as_str())];
-            api.post(&format!("/attestations/acme/shop/trail/{trail}/generic")).form(&form)
+            api.attest_in("shop", trail, "generic").form(&form)
         };
         let template = async |trail: &str| {
             let trail = other.get(&format!("/trails/acme/shop/{trail}")).await.ok();
@@ -138,7 +136,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
             let mut info = repo();
             info["description"] = description.into();
             let document = json!({"name": trail, "repo_info": info}).to_string();
-            api.put("/trails/acme/shop").form(&[("name=\"data_json\"", document.as_str())])
+            api.put("/trails/acme/shop").data(document)
         };
         of_repo("v", "one").await.created();
         of_repo("w", "another").await.created();
@@ -149,8 +147,12 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
         artifact(&api, &json!({"trail_name": "t"})).await.created();
         let own = format!("{TEMPLATE}# of its own\n");
         let file = ("name=\"template_file\"; filename=\"t.yml\"", own.as_str());
-        let document = json!({"name": "t", "description": ""}).to_string();
-        other.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document), file]).await.ok();
+        other
+            .put("/trails/acme/shop")
+            .data(json!({"name": "t", "description": ""}))
+            .file("template_file", "t.yml", own.as_str())
+            .await
+            .ok();
         artifact(&api, &json!({"trail_name": "t"})).await.created();
         let jane = store.user("jane").await.unwrap().unwrap();
         let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
@@ -180,12 +182,11 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
             artifact(api, &json!({ "repo_info": info })).await.created();
         }
         assert_eq!(api.get("/repos/acme").await.ok()["repos"][0]["description"], "one");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_trail_is_counted_before_it_is_full() {
+#[test]
+fn a_trail_is_counted_before_it_is_full() {
     const MOST: usize = 64;
     let limits = Limits { trail_attestations: MOST as u64, ..Limits::default() };
     with_every_store(async |_, store| {
@@ -206,8 +207,7 @@ async fn a_trail_is_counted_before_it_is_full() {
         let beyond = fill(&other).await;
         assert!((1..=MOST / 16).contains(&beyond), "{beyond}");
         assert_eq!((fill(&api).await, fill(&other).await), (0, 0));
-    })
-    .await;
+    });
 }
 
 /// Puts the tables of another file in the place of this file's, as `.restore` does.

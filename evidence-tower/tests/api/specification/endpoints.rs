@@ -27,11 +27,11 @@ fn pull_request(field: &str, value: Value) -> Value {
     pull_request
 }
 
-#[tokio::test]
-async fn pull_request_attestation_has_its_three_parts() {
+#[test]
+fn pull_request_attestation_has_its_three_parts() {
     on_every_store(async |api| {
         let document = json!({"attestation_name": "review", "git_provider": "git", "pull_requests": []});
-        let post = api.post("/attestations/acme/shop/trail/t/pull_request");
+        let post = api.attest_in("shop", "t", "pull_request");
         let parts = [
             ("name=\"attachment_file\"", "as plain text"),
             ("name=\"attachment_file.0\"; filename=\"zero.txt\"", "0"),
@@ -43,16 +43,12 @@ async fn pull_request_attestation_has_its_three_parts() {
         let found = api.get("/attestations/acme/shop/trail/t/review").await;
         found.expect(200, json!([{"attachments": names}]));
         let twice = [parts[3], parts[3]];
-        api.post("/attestations/acme/shop/trail/t/pull_request")
-            .form(&twice)
-            .await
-            .refuses_field(400, "data_json");
-    })
-    .await;
+        api.attest_in("shop", "t", "pull_request").form(&twice).await.refuses_field(400, "data_json");
+    });
 }
 
-#[tokio::test]
-async fn pull_request_approvers_are_read_in_every_shape_and_answered_with_both_spellings() {
+#[test]
+fn pull_request_approvers_are_read_in_every_shape_and_answered_with_both_spellings() {
     on_every_store(async |api| {
         let table = [
             (json!([{"author": "bob", "state": "APPROVED", "timestamp": 3}]), json!("APPROVED"), json!(3)),
@@ -70,12 +66,11 @@ async fn pull_request_approvers_are_read_in_every_shape_and_answered_with_both_s
         }
         let plain = json!([{"url": "u", "state": "MERGED", "merge_commit": "", "approvers": ["bob"]}]);
         assert_eq!(read_back(&api, plain).await[0]["approvers"][0]["author"], "bob");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pull_request_commits_may_lack_their_url() {
+#[test]
+fn pull_request_commits_may_lack_their_url() {
     on_every_store(async |api| {
         let commit = json!({"sha": COMMIT, "message": "m", "author": "a", "branch": "main", "timestamp": 4});
         let mut linked = commit.clone();
@@ -88,21 +83,19 @@ async fn pull_request_commits_may_lack_their_url() {
         for field in ["sha", "sha1"] {
             assert_eq!(found[0]["commits"][0][field], COMMIT, "{field}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn pull_request_times_are_integers() {
+#[test]
+fn pull_request_times_are_integers() {
     on_every_store(async |api| {
         let found = read_back(&api, json!([pull_request("created_at", json!(1.75))])).await;
         assert_eq!((&found[0]["created_at"], &found[0]["merged_at"]), (&json!(1), &json!(2)));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn artifact_look_ups_take_a_flow_name_of_its_pattern() {
+#[test]
+fn artifact_look_ups_take_a_flow_name_of_its_pattern() {
     on_every_store(async |api| {
         for look_up in ["fingerprint/aaaaa", "commit_sha/aaaaa", "aaaaa/latest_commit"] {
             for name in ["-a", "a%20b", "a%0A", "%C3%A9", &"a".repeat(256)] {
@@ -112,12 +105,11 @@ async fn artifact_look_ups_take_a_flow_name_of_its_pattern() {
             let unknown = api.get(&format!("/artifacts/acme/a.b-c_d~e/{look_up}")).await;
             assert_eq!(unknown.message(404), "Flow not found");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn of_a_repeated_parameter_the_last_one_counts_and_unknown_ones_do_not() {
+#[test]
+fn of_a_repeated_parameter_the_last_one_counts_and_unknown_ones_do_not() {
     on_every_store(async |api| {
         api.environment("prod").await;
         api.report_running("prod", &[]).await.created();
@@ -126,34 +118,35 @@ async fn of_a_repeated_parameter_the_last_one_counts_and_unknown_ones_do_not() {
             api.get(&format!("/snapshots/acme/prod?{query}")).await.expect(200, one.clone());
         }
         api.get("/snapshots/acme/prod?per_page=1&per_page=0").await.refuses_field(400, "query.per_page");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_open_takes_unknown_properties_and_never_keeps_them() {
+#[test]
+fn what_is_open_takes_unknown_properties_and_never_keeps_them() {
     on_every_store(async |api| {
-        let account = json!({"name": "ci", "created_at": 1, "for_webhook": true, "creating_user_id": "x", "id": "y"});
+        let account =
+            json!({"name": "ci", "created_at": 1, "for_webhook": true, "creating_user_id": "x", "id": "y"});
         let made = api.post("/service-accounts/acme").json(account).await.created();
         assert_eq!(made["for_webhook"], false);
         assert_ne!(made["created_at"], 1);
         let patch = json!({"name": "other", "display_name": "other", "for_webhook": true, "created_at": 1});
         assert_eq!(api.patch("/service-accounts/acme/ci").json(patch).await.ok(), made);
-        let report = json!({
-            "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "", "state": "COMPLIANT",
-            "id": "00000000-0000-0000-0000-00000000", "created_at": "1", "flow_name": "other", "template": ["a"],
-        });
-        api.post("/artifacts/acme/shop").json(report).await.created();
+        api.report("shop", "a".repeat(64))
+            .with(json!({
+                "state": "COMPLIANT", "id": "00000000-0000-0000-0000-00000000", "created_at": "1",
+                "flow_name": "other", "template": ["a"],
+            }))
+            .await
+            .created();
         let artifact = api.get("/artifacts/acme/shop/fingerprint/aaaaa").await;
         let artifact = artifact.expect(200, json!({"flow_name": "shop", "template": []})).json();
         assert_ne!(artifact["id"], "00000000-0000-0000-0000-00000000");
         assert_ne!(artifact["created_at"], "1");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_json_body_needs_no_content_type_and_a_get_or_delete_may_carry_one() {
+#[test]
+fn a_json_body_needs_no_content_type_and_a_get_or_delete_may_carry_one() {
     on_every_store(async |api| {
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let untyped = Full::new(Bytes::from_static(br#"{"description": "x"}"#));
@@ -166,24 +159,18 @@ async fn a_json_body_needs_no_content_type_and_a_get_or_delete_may_carry_one() {
         let path = format!("/service-accounts/acme/ci/api-keys/{}", key["id"].as_str().unwrap());
         api.get(&path).json(json!({})).await.ok();
         assert_eq!(api.delete(&path).json(json!({"any": "thing"})).await.ok(), "OK");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_flow_that_a_literal_path_would_hide_cannot_be_created() {
+#[test]
+fn a_flow_that_a_literal_path_would_hide_cannot_be_created() {
     on_every_store(async |api| {
         for name in ["template_file", "list_attestations_for_criteria"] {
-            let document = json!({"name": name, "description": ""}).to_string();
-            let put = api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]);
-            put.await.refuses_field(400, "name");
-            let artifact =
-                json!({"fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": ""});
-            api.post(&format!("/artifacts/acme/{name}")).json(artifact).await.refuses_field(400, "flow_name");
+            api.put_flow(name).await.refuses_field(400, "name");
+            api.report(name, "a".repeat(64)).await.refuses_field(400, "flow_name");
         }
         api.get("/flows/acme").await.expect_exactly(200, json!([]));
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -191,8 +178,7 @@ async fn without_implicit_flows_a_report_names_a_flow_that_exists() {
     let settings = Settings { implicit_flows: false, ..Settings::default() };
     let api = Api::new(in_memory_with(settings).await, Mount::Tower, "memory").await;
     let generic = json!({"attestation_name": "x", "is_compliant": true});
-    let artifact = json!({"fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": ""});
-    let report = || api.post("/artifacts/acme/shop").json(&artifact);
+    let report = || api.report("shop", "a".repeat(64));
     for reply in [
         report().await,
         api.attest("generic", &generic).await,

@@ -12,88 +12,83 @@ fn expect_row(reply: Reply, status: u16, message: &str, field: &str) {
 }
 
 /// Runs a case with a flow `shop`, a docker environment `prod` and a logical one, `all`.
-async fn with_resources(case: impl AsyncFn(Api)) {
+fn with_resources(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         api.flow("shop", "version: 1\n").await;
         api.given_environments("docker", &["prod"]).await;
         api.given_environments("logical", &["all"]).await;
         case(api).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_400_payload_fails_validation() {
+#[test]
+fn error_400_payload_fails_validation() {
     with_resources(async |api| {
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let reply = api.patch("/service-accounts/acme/ci").json(json!({"privilege": "owner"})).await;
         expect_row(reply, 400, "Input payload validation failed", "privilege");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_400_invalid_docker_report() {
+#[test]
+fn error_400_invalid_docker_report() {
     with_resources(async |api| {
         let path = "/environments/acme/prod/report/docker";
         let reply = api.put(path).json(json!({"artifacts": 1})).await;
         expect_row(reply, 400, "Invalid report data", "artifacts");
         expect_row(api.put(path).bytes("application/json", "{").await, 400, "Invalid report data", "body");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_400_joining_a_non_physical_environment() {
+#[test]
+fn error_400_joining_a_non_physical_environment() {
     with_resources(async |api| {
         let message = "Can only add physical environments to logical environments";
         let reply = api.put("/environments/acme/all/join").json(json!({"physical_env_name": "all"})).await;
         expect_row(reply, 400, message, "physical_env_name");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_400_repo_list_with_both_name_and_search() {
+#[test]
+fn error_400_repo_list_with_both_name_and_search() {
     with_resources(async |api| {
         let reply = api.get("/repos/acme?name=a&search=b").await;
         assert_eq!(reply.message(400), "'name' and 'search' are mutually exclusive");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_403_no_permission() {
+#[test]
+fn error_403_no_permission() {
     with_resources(async |api| {
         let refused: Value = json!({"message": "You don't have permission to access this resource"});
         api.get("/flows/acme/shop").key(JOHN).await.expect_exactly(403, refused.clone());
-        let join = api.put("/environments/acme/all/join").key("reader-key");
-        join.json(json!({"physical_env_name": "prod"})).await.expect_exactly(403, refused);
-    })
-    .await;
+        api.put("/environments/acme/all/join")
+            .key("reader-key")
+            .json(json!({"physical_env_name": "prod"}))
+            .await
+            .expect_exactly(403, refused);
+    });
 }
 
-#[tokio::test]
-async fn error_404_unknown_organization() {
+#[test]
+fn error_404_unknown_organization() {
     with_resources(async |api| {
         for path in ["/repos/nowhere", "/allowlists/nowhere", "/flows/nowhere/shop"] {
             expect_row(api.get(path).await, 404, "Organization not found", "org");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_404_unknown_service_account() {
+#[test]
+fn error_404_unknown_service_account() {
     with_resources(async |api| {
         let reply = api.patch("/service-accounts/acme/none").json(json!({})).await;
         expect_row(reply, 404, "Service account not found", "name");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_404_unknown_environment() {
+#[test]
+fn error_404_unknown_environment() {
     with_resources(async |api| {
         let report = json!({"artifacts": []});
         let reply = api.put("/environments/acme/none/report/docker").json(report).await;
@@ -105,12 +100,11 @@ async fn error_404_unknown_environment() {
             let reply = api.put(path).json(json!({"physical_env_name": physical})).await;
             expect_row(reply, 404, "Environment not found", field);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_404_unknown_flow() {
+#[test]
+fn error_404_unknown_flow() {
     with_resources(async |api| {
         let rows = [
             ("/artifacts/acme/none/fingerprint/aaaaa", "flow_name"),
@@ -124,12 +118,11 @@ async fn error_404_unknown_flow() {
         for (path, field) in rows {
             expect_row(api.get(path).await, 404, "Flow not found", field);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_404_unknown_flow_or_trail() {
+#[test]
+fn error_404_unknown_flow_or_trail() {
     with_resources(async |api| {
         for (path, field) in [
             ("/trails/acme/none/t/audit_pdf", "flow_name"),
@@ -137,6 +130,5 @@ async fn error_404_unknown_flow_or_trail() {
         ] {
             expect_row(api.get(path).await, 404, "Flow or trail not found", field);
         }
-    })
-    .await;
+    });
 }

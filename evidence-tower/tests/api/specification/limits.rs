@@ -19,31 +19,29 @@ async fn expect_borders(api: &Api, prefix: &str, accepted: &[&str], field: &str,
 const GREATEST: &str = "9223372036854775807";
 const BEYOND: &str = "9223372036854775808";
 
-#[tokio::test]
-async fn limit_repo_list_per_page_and_page() {
+#[test]
+fn limit_repo_list_per_page_and_page() {
     on_every_store(async |api| {
         let list = "/repos/acme?";
         expect_borders(&api, &format!("{list}per_page="), &["1", "50"], "query.per_page", &["0", "51"]).await;
         expect_borders(&api, &format!("{list}page="), &["1", GREATEST], "query.page", &["0", BEYOND]).await;
         api.get("/repos/acme").await.expect(200, json!({"page": 1, "per_page": 15}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn limit_snapshot_list_page_and_per_page() {
+#[test]
+fn limit_snapshot_list_page_and_per_page() {
     on_every_store(async |api| {
         api.environment("prod").await;
         for name in ["page", "per_page"] {
             let prefix = format!("/snapshots/acme/prod?{name}=");
             expect_borders(&api, &prefix, &["1", GREATEST], &format!("query.{name}"), &["0", BEYOND]).await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_page_far_past_the_end_of_any_list_is_empty() {
+#[test]
+fn a_page_far_past_the_end_of_any_list_is_empty() {
     on_every_store(async |api| {
         api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
@@ -68,12 +66,11 @@ async fn a_page_far_past_the_end_of_any_list_is_empty() {
             }
             api.get(&format!("{path}?page={BEYOND}")).await.refuses_field(400, "query.page");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn limit_service_account_path_parameter_length() {
+#[test]
+fn limit_service_account_path_parameter_length() {
     on_every_store(async |api| {
         let (longest, longer) = ("a".repeat(64), "a".repeat(65));
         for name in ["a", &longest] {
@@ -84,19 +81,16 @@ async fn limit_service_account_path_parameter_length() {
         refused.refuses_field(400, "name");
         // A path without the parameter is another one.
         assert_eq!(api.patch("/service-accounts/acme/").json(json!({})).await.message(404), "Not found");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn limit_artifact_name_like_field_maximum_length() {
+#[test]
+fn limit_artifact_name_like_field_maximum_length() {
     on_every_store(async |api| {
         let report = |flow: &str, trail: &str, reference: &str| {
-            let body = json!({
-                "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
-                "trail_name": trail, "template_reference_name": reference,
-            });
-            api.post(&format!("/artifacts/acme/{flow}")).json(body)
+            api.report(flow, "a".repeat(64))
+                .in_trail(trail)
+                .with(json!({"template_reference_name": reference}))
         };
         let (longest, longer) = ("a".repeat(255), "a".repeat(256));
         report(&longest, &longest, &longest).await.created();
@@ -105,12 +99,11 @@ async fn limit_artifact_name_like_field_maximum_length() {
         report("f", "t", &longer).await.refuses_field(400, "template_reference_name");
         let names = json!({"flow_name": longest, "trail_name": longest, "template_reference_name": longest});
         api.get(&format!("/artifacts/acme/{longest}/fingerprint/aaaaa")).await.expect(200, names);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn limit_artifact_fingerprint_lookup_length() {
+#[test]
+fn limit_artifact_fingerprint_lookup_length() {
     on_every_store(async |api| {
         api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
         let lengths = [4, 5, 64, 65].map(|length| "a".repeat(length));
@@ -131,12 +124,11 @@ async fn limit_artifact_fingerprint_lookup_length() {
             let refused = api.get(&format!("/artifacts/acme/shop/{length}/latest_commit")).await;
             refused.refuses_field(400, "fingerprint");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn versioning_the_flow_template_schema_has_its_version_in_its_path() {
+#[test]
+fn versioning_the_flow_template_schema_has_its_version_in_its_path() {
     on_every_store(async |api| {
         let schema = api.get("/schemas/flow-template/v1").await;
         schema.expect_header(CONTENT_TYPE, "application/json").ok();
@@ -144,16 +136,16 @@ async fn versioning_the_flow_template_schema_has_its_version_in_its_path() {
             let path = format!("/schemas/flow-template/{other}");
             assert_eq!(api.get(&path).await.message(404), "Not found", "{path}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn versioning_of_custom_attestation_types_is_by_a_query_parameter() {
+#[test]
+fn versioning_of_custom_attestation_types_is_by_a_query_parameter() {
     on_every_store(async |api| {
         for description in ["first", "second"] {
-            let document = json!({"name": "review", "description": description}).to_string();
-            let post = api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]);
+            let post = api
+                .post("/custom-attestation-types/acme")
+                .data(json!({"name": "review", "description": description}));
             post.await.created();
         }
         let path = "/custom-attestation-types/acme/review";
@@ -163,12 +155,11 @@ async fn versioning_of_custom_attestation_types_is_by_a_query_parameter() {
         }
         api.get(path).await.expect(200, json!({"versions": [{"version": 2}, {"version": 1}]}));
         assert_eq!(api.get(&format!("{path}?version=x")).await.message(400), INVALID);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn versioning_repos_are_captured_from_attestations_trails_and_artifacts() {
+#[test]
+fn versioning_repos_are_captured_from_attestations_trails_and_artifacts() {
     on_every_store(async |api| {
         let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
         api.report_from(&repo("acme/artifact")).await;
@@ -179,6 +170,5 @@ async fn versioning_repos_are_captured_from_attestations_trails_and_artifacts() 
         api.attest("generic", &attestation).await.created();
         let repos = ["acme/artifact", "acme/attestation", "acme/trail"].map(|name| json!({"name": name}));
         api.get("/repos/acme").await.expect(200, json!({"total_count": 3, "repos": repos}));
-    })
-    .await;
+    });
 }

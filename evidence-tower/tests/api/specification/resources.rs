@@ -185,8 +185,8 @@ async fn given_artifacts(api: &Api) {
     api.report_from(&json!({"name": "tool", "url": "/srv/git/tool"})).await;
 }
 
-#[tokio::test]
-async fn repo_and_repo_list_response() {
+#[test]
+fn repo_and_repo_list_response() {
     on_every_store(async |api| {
         given_artifacts(&api).await;
         let list = api.get("/repos/acme").await.ok();
@@ -196,23 +196,21 @@ async fn repo_and_repo_list_response() {
         for repo in repos {
             expect_table(repo, &REPO);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn service_account() {
+#[test]
+fn service_account() {
     on_every_store(async |api| {
         let full = json!({"name": "full", "description": "builds", "privilege": "admin"});
         for body in [full, json!({"name": "bare"})] {
             expect_table(&api.post("/service-accounts/acme").json(body).await.created(), &SERVICE_ACCOUNT);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn flow() {
+#[test]
+fn flow() {
     on_every_store(async |api| {
         given_artifacts(&api).await;
         api.flow("shown", crate::trails::TEMPLATE).await;
@@ -222,17 +220,13 @@ async fn flow() {
         let implied =
             json!({"visibility": "private", "template": "version: 1", "description": "", "tags": {}});
         api.get("/flows/acme/bare").await.expect(200, implied);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn flow_visibility_is_public_or_private() {
+#[test]
+fn flow_visibility_is_public_or_private() {
     on_every_store(async |api| {
-        let put = |visibility: Value| {
-            let document = json!({"name": "web", "description": "", "visibility": visibility}).to_string();
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
-        };
+        let put = |visibility: Value| api.put_flow("web").with(json!({"visibility": visibility}));
         for (sent, found) in [("public", "public"), ("private", "private")] {
             put(json!(sent)).await;
             api.get("/flows/acme/web").await.expect(200, json!({"visibility": found}));
@@ -240,12 +234,11 @@ async fn flow_visibility_is_public_or_private() {
         for wrong in ["", "Public", "internal"] {
             put(json!(wrong)).await.refuses_field(400, "visibility");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn artifact_with_git_commit_info_and_repo_info() {
+#[test]
+fn artifact_with_git_commit_info_and_repo_info() {
     on_every_store(async |api| {
         given_artifacts(&api).await;
         for (flow, digit) in [("full", "a"), ("bare", "b")] {
@@ -268,23 +261,21 @@ async fn artifact_with_git_commit_info_and_repo_info() {
             },
         });
         api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([shown]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn allowlist_record() {
+#[test]
+fn allowlist_record() {
     on_every_store(async |api| {
         api.environment("prod").await;
         let body = json!({"artifact_name": "x", "description": "", "artifact_fingerprint": "a".repeat(64)});
         api.put("/allowlists/acme/prod").json(body).await.created();
         expect_table(&api.get("/allowlists/acme").await.ok()[0], &ALLOWLIST_RECORD);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn snapshot_summary() {
+#[test]
+fn snapshot_summary() {
     on_every_store(async |api| {
         api.environment("prod").await;
         api.report_running("prod", &[]).await.created();
@@ -293,24 +284,22 @@ async fn snapshot_summary() {
         for index in 0..2 {
             expect_table(&snapshots[index], &SNAPSHOT_SUMMARY);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn latest_commit_response() {
+#[test]
+fn latest_commit_response() {
     on_every_store(async |api| {
         given_artifacts(&api).await;
         for (flow, digit) in [("full", "a"), ("bare", "b")] {
             let latest = api.get(&format!("/artifacts/acme/{flow}/{}/latest_commit", digit.repeat(64))).await;
             expect_table(&latest.ok(), &[("latest_commit", Text)]);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn error_body_is_a_message_and_maybe_errors() {
+#[test]
+fn error_body_is_a_message_and_maybe_errors() {
     on_every_store(async |api| {
         let bare = api.get("/flows/foobar").await.json();
         expect_table(&bare, &[("message", Text)]);
@@ -322,6 +311,5 @@ async fn error_body_is_a_message_and_maybe_errors() {
             let errors = body["errors"].as_object().unwrap();
             assert!(!errors.is_empty() && errors.values().all(Value::is_string), "{body}");
         }
-    })
-    .await;
+    });
 }

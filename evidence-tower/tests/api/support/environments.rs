@@ -37,8 +37,10 @@ impl Api {
 
     /// Attaches a policy.
     pub(crate) async fn attach(&self, environment: &str, policy: &str) {
-        let attach = self.post(&format!("/environments/acme/{environment}/policies"));
-        attach.json(json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
+        self.post(&format!("/environments/acme/{environment}/policies"))
+            .json(json!({"policy_names": [policy]}))
+            .await
+            .expect_exactly(200, json!("OK"));
     }
 
     /// Reports what runs in a Docker environment.
@@ -48,8 +50,9 @@ impl Api {
             .iter()
             .flat_map(|(digit, created)| created.iter().map(|created| entry(*digit, created)))
             .collect();
-        let report = self.put(&format!("/environments/acme/{environment}/report/docker"));
-        report.json(json!({ "artifacts": artifacts })).await
+        self.put(&format!("/environments/acme/{environment}/report/docker"))
+            .json(json!({ "artifacts": artifacts }))
+            .await
     }
 
     /// Reports an artifact to a trail of the flow `web`, as the template's `api`.
@@ -65,8 +68,7 @@ impl Api {
     /// Attests `test` of an artifact.
     pub(crate) async fn given_test(&self, digit: char, trail: &str, is_compliant: bool) {
         let data = json!({"attestation_name": "test", "artifact_fingerprint": fingerprint(digit), "is_compliant": is_compliant});
-        let attest = self.post(&format!("/attestations/acme/web/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &data.to_string())]).await.expect_exactly(201, json!("OK"));
+        self.attest_in("web", trail, "generic").data(&data).await.expect_exactly(201, json!("OK"));
     }
 
     /// Makes the flow `web`, whose artifact `api` needs the attestation `test`.

@@ -416,8 +416,5 @@ pub(crate) async fn prepare(api: &Api) {
     }
     api.given_environments("server", &["s1"]).await;
     api.put_policy("p1", PROVENANCE).await.created();
-    let artifact = json!({
-        "trail_name": "t", "fingerprint": fingerprint(), "filename": "x", "build_url": "", "commit_url": "",
-    });
-    api.post("/artifacts/acme/web").json(artifact).await.created();
+    api.report("web", fingerprint()).in_trail("t").await.created();
 }
