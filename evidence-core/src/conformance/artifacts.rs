@@ -127,7 +127,7 @@ async fn fingerprints_are_counted_once(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-/// What is found, in short: fingerprints and commits by their beginnings, and reports by their ids.
+/// A search result in short: fingerprints and commits by their beginnings, and reports by their ids.
 type Short = (u64, Vec<String>, u64, Vec<String>, Vec<Id>, Vec<(String, String)>);
 
 fn short(found: &Found) -> Short {
@@ -429,7 +429,7 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
     last(u64::MAX, &first).await?;
     org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
     last(u64::MAX, &[(112, ""), (114, "\"other\""), (116, "elsewhere")]).await?;
-    // What was reported later is as if it were not there.
+    // Later reports do not count.
     last(5, &[]).await?;
     last(6, &[(110, "app")]).await?;
     last(7, &[(111, "\"other\"")]).await?;

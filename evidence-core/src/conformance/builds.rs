@@ -51,7 +51,7 @@ fn build(n: u64, start: &str, second: i64, repo: Option<u64>) -> Build {
 async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     let (org, other) = Org::two(store).await?;
     org.record(vec![flow_created(100, "a"), trail_begun(110, 100, "t")]).await?;
-    // What comes together is told apart, too; a clock may go back, and the ledger's time does not.
+    // Reports of one write are distinct, too. A clock may go back, but the ledger's time does not.
     let together = [("aa", Some(300)), ("aa", Some(301)), ("bb", None)];
     let together = (201..).zip(together).map(|(n, (start, repo))| reported(n, start, repo));
     org.record_at(10, together.collect()).await?;

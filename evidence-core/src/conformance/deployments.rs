@@ -39,7 +39,7 @@ fn of_repos(repos: &[u64]) -> DeploymentScope {
     DeploymentScope::Repos(repos.iter().map(|n| id(*n)).collect())
 }
 
-/// What began to run in a snapshot, from this report.
+/// An artifact that began to run in a snapshot, from this report.
 fn begun(start: &str, from: u64, source: Option<DeploymentSource>) -> RunningArtifact {
     RunningArtifact { source, compliant: Some(from.is_multiple_of(2)), ..instance(start, from) }
 }
@@ -122,7 +122,7 @@ fn all() -> Vec<Deployment> {
     ]
 }
 
-/// Where each is in [`all`], by the newest times as well.
+/// Lists the deployments, and compares their times.
 async fn listed(org: &Org, filter: &DeploymentFilter) -> Result<Vec<Deployment>, Failure> {
     let Page { items, total } = org.store.deployments(org.id, filter, PageRequest::ALL).await?;
     same("the total", total, items.len() as u64)?;

@@ -1,4 +1,4 @@
-//! What the checks are made of: organizations to record in, and the least record of every kind. Checks of single
+//! Fixtures of the checks: organizations to record in, and the least record of every kind. Checks of single
 //! records fill in the rest themselves.
 
 use std::collections::BTreeMap;

@@ -206,7 +206,7 @@ async fn members_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     let created = [(90, "jane"), (91, "Zoe"), (92, "ann")].map(|(n, name)| user(n, name));
     other.record(created.into_iter().map(|record| Fact::UserCreated { record }).collect()).await?;
     same("nobody", store.members(org.id).await?, Vec::new())?;
-    // Nobody knows user 93.
+    // User 93 is unknown.
     org.record(vec![joins(90, Role::Reader), joins(91, Role::Admin), joins(93, Role::Admin)]).await?;
     org.record(vec![joins(92, Role::Member), joins(90, Role::Snapshotter)]).await?;
     other.record(vec![joins(92, Role::Reader)]).await?;

@@ -76,7 +76,7 @@ impl Recorder for Broken {
 }
 
 impl Broken {
-    /// What a transaction does that reads the guards from an older snapshot than it writes to, and leaves names to them.
+    /// Records as a transaction does that reads the guards from an older snapshot than it writes to.
     async fn record_what_looked_right(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         for guard in std::mem::take(&mut write.guards) {
             let holds = match guard {

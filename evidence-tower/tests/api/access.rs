@@ -1,4 +1,4 @@
-//! Who may ask, and what is checked before what.
+//! Rights, and the order of checks.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -64,90 +64,78 @@ fn without_a_valid_credential_everything_is_unauthorized() {
     });
 }
 
-#[test]
-fn the_case_of_the_scheme_does_not_matter() {
-    on_every_store(async |api| {
-        for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
-            api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
-        }
-    });
+#[apply(on_every_store)]
+async fn the_case_of_the_scheme_does_not_matter(api: Api) {
+    for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
+        api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
+    }
 }
 
-#[test]
-fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
-    on_every_store(async |api| {
-        // jane-key:, jane-key:any:thing
-        for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
-            let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
-            assert_eq!(reply.status, 200, "{reply:?}");
-        }
-        // jane-key, :jane-key, and no base64
-        for credential in ["Basic amFuZS1rZXk=", "Basic OmphbmUta2V5", "Basic jane-key:", "Basic"] {
-            let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
-            reply.expect_exactly(401, json!({"message": "Unauthorized"}));
-        }
-    });
+#[apply(on_every_store)]
+async fn the_repo_list_takes_the_key_as_the_user_of_basic_too(api: Api) {
+    // jane-key:, jane-key:any:thing
+    for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
+        let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    // jane-key, :jane-key, and no base64
+    for credential in ["Basic amFuZS1rZXk=", "Basic OmphbmUta2V5", "Basic jane-key:", "Basic"] {
+        let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
+        reply.expect_exactly(401, json!({"message": "Unauthorized"}));
+    }
 }
 
-#[test]
-fn a_role_reads_or_writes_as_far_as_it_goes() {
-    on_every_store(async |api| {
-        for (role, key) in KEYS {
-            api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
-            let put = api.put("/flows/acme/template_file").key(key).await;
-            // Who may write gets as far as the missing form.
-            let (status, message) = match role {
-                evidence_core::auth::Role::Admin | evidence_core::auth::Role::Member => {
-                    (400, "Input payload validation failed")
-                }
-                evidence_core::auth::Role::Snapshotter | evidence_core::auth::Role::Reader => {
-                    (403, "You don't have permission to access this resource")
-                }
-            };
-            put.expect(status, json!({"message": message}));
-        }
-    });
+#[apply(on_every_store)]
+async fn a_role_reads_or_writes_as_far_as_it_goes(api: Api) {
+    for (role, key) in KEYS {
+        api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
+        let put = api.put("/flows/acme/template_file").key(key).await;
+        // A caller with the right to write gets as far as the missing form.
+        let (status, message) = match role {
+            evidence_core::auth::Role::Admin | evidence_core::auth::Role::Member => {
+                (400, "Input payload validation failed")
+            }
+            evidence_core::auth::Role::Snapshotter | evidence_core::auth::Role::Reader => {
+                (403, "You don't have permission to access this resource")
+            }
+        };
+        put.expect(status, json!({"message": message}));
+    }
 }
 
-#[test]
-fn checks_come_in_their_order() {
-    on_every_store(async |api| {
-        let junk = "multipart/form-data; boundary=b";
-        let put = |path: &str| api.put(path).bytes(junk, "junk");
-        put("/nowhere").anonymous().await.expect(404, json!({"message": "Not found"}));
-        put("/flows/acme/shop").anonymous().await.expect(405, json!({"message": "Method not allowed"}));
-        put("/flows/nobody/template_file").anonymous().await.expect(401, json!({"message": "Unauthorized"}));
-        let unknown = put("/flows/nobody/template_file").await;
-        unknown.expect(
-            404,
-            json!({"message": "Organization not found", "errors": {"org": "no organization named 'nobody'"}}),
-        );
-        put("/flows/acme/template_file").key(JOHN).await.expect(403, json!({}));
-        put("/flows/acme/template_file").await.expect(400, json!({"errors": {}}));
-        api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));
-        api.get("/flows/acme/a%00b").await.expect(400, json!({"errors": {}}));
-        api.get("/flows/acme/unknown").await.expect(404, json!({"message": "Flow not found"}));
-    });
+#[apply(on_every_store)]
+async fn checks_come_in_their_order(api: Api) {
+    let junk = "multipart/form-data; boundary=b";
+    let put = |path: &str| api.put(path).bytes(junk, "junk");
+    put("/nowhere").anonymous().await.fails(404, "Not found");
+    put("/flows/acme/shop").anonymous().await.fails(405, "Method not allowed");
+    put("/flows/nobody/template_file").anonymous().await.fails(401, "Unauthorized");
+    let unknown = put("/flows/nobody/template_file").await;
+    unknown.expect(
+        404,
+        json!({"message": "Organization not found", "errors": {"org": "no organization named 'nobody'"}}),
+    );
+    put("/flows/acme/template_file").key(JOHN).await.expect(403, json!({}));
+    put("/flows/acme/template_file").await.expect(400, json!({"errors": {}}));
+    api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));
+    api.get("/flows/acme/a%00b").await.expect(400, json!({"errors": {}}));
+    api.get("/flows/acme/unknown").await.fails(404, "Flow not found");
 }
 
-#[test]
-fn what_cannot_name_an_organization_does_not_exist() {
-    on_every_store(async |api| {
-        for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
-            let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
-            reply.expect(404, json!({"message": "Organization not found"}));
-        }
-    });
+#[apply(on_every_store)]
+async fn what_cannot_name_an_organization_does_not_exist(api: Api) {
+    for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
+        let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
+        reply.fails(404, "Organization not found");
+    }
 }
 
-#[test]
-fn a_personal_organization_is_its_users_alone() {
-    on_every_store(async |api| {
-        api.get("/flows/jane").await.expect_exactly(200, json!([]));
-        for key in [JOHN, "admin-key"] {
-            api.get("/flows/jane").key(key).await.expect(403, json!({}));
-        }
-    });
+#[apply(on_every_store)]
+async fn a_personal_organization_is_its_users_alone(api: Api) {
+    api.get("/flows/jane").await.expect_exactly(200, json!([]));
+    for key in [JOHN, "admin-key"] {
+        api.get("/flows/jane").key(key).await.expect(403, json!({}));
+    }
 }
 
 /// A server over this store whose clock shows so many seconds after [`NOW`], and the clock.
@@ -281,23 +269,21 @@ fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-#[test]
-fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
-    on_every_store(async |api| {
-        let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
-        let key = key_of(&api, "member-key").await;
-        let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
-        let put = api.put("/environments/acme").key("member-key");
-        let put = put.header(CONTENT_TYPE, "application/json").body(after(revoke(), &environment("late")));
-        put.await.expect(401, json!({"message": "Unauthorized"}));
+#[apply(on_every_store)]
+async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded(api: Api) {
+    let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
+    let key = key_of(&api, "member-key").await;
+    let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
+    let put = api.put("/environments/acme").key("member-key");
+    let put = put.header(CONTENT_TYPE, "application/json").body(after(revoke(), &environment("late")));
+    put.await.fails(401, "Unauthorized");
 
-        let lowered = json!({"privilege": "reader"});
-        let lower = || api.patch("/service-accounts/acme/admin-key").json(&lowered);
-        let put = api.put("/environments/acme").key("admin-key");
-        let put = put.header(CONTENT_TYPE, "application/json").body(after(lower(), &environment("late")));
-        put.await.expect(403, json!({}));
-        api.get("/environments/acme").await.expect_exactly(200, json!([]));
-    });
+    let lowered = json!({"privilege": "reader"});
+    let lower = || api.patch("/service-accounts/acme/admin-key").json(&lowered);
+    let put = api.put("/environments/acme").key("admin-key");
+    let put = put.header(CONTENT_TYPE, "application/json").body(after(lower(), &environment("late")));
+    put.await.expect(403, json!({}));
+    api.get("/environments/acme").await.expect_exactly(200, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

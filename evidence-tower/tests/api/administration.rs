@@ -1,4 +1,4 @@
-//! What the operator of a host manages, as the API's callers meet it.
+//! The effects of an operator's administration on the API.
 
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::{ApiKey, Role};
@@ -37,7 +37,7 @@ async fn remove(service: &Evidence, user: &str) -> Result<()> {
     service.administration(&name("ops")).remove_member(&name("acme"), &name(user)).await
 }
 
-/// Who has a role in acme, as `name role`.
+/// The members of acme, as `name role`.
 async fn members(service: &Evidence) -> Vec<String> {
     let members = service.administration(&name("ops")).members(&name("acme")).await.unwrap();
     members.iter().map(|Member { user, role }| format!("{} {role}", user.name)).collect()
@@ -88,7 +88,7 @@ fn a_member_may_what_the_role_says_as_long_as_they_have_it() {
                 ("member_removed", "operator:ops"),
             ]
         );
-        // Nobody gets the role back by being somebody elsewhere.
+        // A role in another organization does not restore the removed role.
         assert_eq!(api.get("/flows/foobar").key(JOHN).await.status, 200);
     });
 }

@@ -1,4 +1,4 @@
-//! Who may do what: every operation, asked by everybody, of what exists and of what does not. An operation without a
+//! Rights: every operation is requested by every caller, for existing and missing records. An operation without a
 //! row in the table fails.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use crate::operation_paths::{self, routes};
 use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
 use crate::trails::COMMIT;
 
-/// Who gets an answer other than 401, 403 or 404 `Organization not found`.
+/// The callers that get a response other than 401, 403 or 404 `Organization not found`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Allowed {
-    /// Whoever has a credential.
+    /// Callers with a credential.
     ToAnybody,
-    /// Whoever has at least this role in the organization.
+    /// Callers with at least this role in the organization.
     From(Role),
     /// Users who have a role in the organization; the others learn nothing of whether there is one: 403.
     ToItsUsers,
@@ -30,7 +30,7 @@ enum Allowed {
 }
 use Allowed::{From, FromOrPublic, ToAnybody, ToItsManagers, ToItsUsers};
 
-/// What is sent.
+/// The body of a request.
 #[derive(Debug, Clone, Copy)]
 enum Sent {
     Nothing,
@@ -44,7 +44,7 @@ struct Row {
     operation: &'static str,
     allowed: Allowed,
     sent: Sent,
-    /// What is answered when everything that the path names exists.
+    /// The status if all records in the path exist.
     found: u16,
     /// A parameter of the path, and what is answered when nothing has its name.
     missing: Option<(&'static str, u16)>,
@@ -59,7 +59,7 @@ impl Row {
         Self { missing: Some((parameter, status)), ..self }
     }
 
-    /// What the operation can be asked of.
+    /// The organizations and records that the operation is requested for.
     fn queries(&self) -> Vec<Of> {
         let mut queries = vec![Of::WhatExists];
         queries.extend(self.missing.map(|_| Of::WhatIsMissing));
@@ -234,10 +234,10 @@ const TABLE: &[Row] = &[
     row("put_user_default_org", ToItsUsers, Nothing, 200),
 ];
 
-/// Who asks.
+/// A caller.
 #[derive(Debug, Clone)]
 enum Caller {
-    /// Nobody that is known, with this header.
+    /// An unknown caller with this header.
     Stranger(Option<String>),
     /// Somebody of another organization, with this key.
     Outsider(String),
@@ -281,7 +281,7 @@ enum Of {
     AnUnknownOrganization,
 }
 
-/// What the table says.
+/// The status that the table expects.
 fn expected(row: &Row, caller: &Caller, of: Of) -> u16 {
     let status = match (of, row.missing) {
         (Of::WhatIsMissing, Some((_, status))) => status,
@@ -485,7 +485,7 @@ async fn everybody_gets_what_the_table_says_and_nothing_else() {
                 let wanted = expected(row, caller, of);
                 let context = format!("{} asked by {caller:?} of {of:?}", row.operation);
                 assert_eq!(reply.status.as_u16(), wanted, "{context}: {reply:?}");
-                // What is refused changes nothing; after what is done, the world is made again, with the same keys.
+                // A refused request changes nothing. After a successful write the world is made again, with the same keys.
                 if reply.status.is_success() && route.0 != Method::GET {
                     world = World::new().await;
                 }

@@ -171,7 +171,7 @@ async fn a_correction_ends_the_time_in_which_a_clock_was_ahead() {
         assert_eq!(ended.entries + ended.first + 1, entries(&*store).await, "{name}");
         let again = host.end_future(&acme).await.unwrap_err();
         assert_eq!(again.status(), 400, "{name}: {again}");
-        // What was asked before is used again for a while.
+        // Earlier results are reused for a while.
         while !evidence.warnings().await.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -157,7 +157,7 @@ async fn what_a_long_trail_has_is_evaluated_off_the_runtime_however_little_runs(
     let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
     let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
     assert_eq!((reply.status.as_u16(), jobs), (201, 1), "{:?}", reply.body);
-    // What is reported there is read, and the artifact evaluated: once, while nothing more is reported.
+    // The trail is read and the artifact evaluated once, until something else is reported.
     let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('a'));
     for (path, expected) in [("/artifacts/acme", 2), (&artifact, 0)] {
         let (reply, jobs) = answered_meanwhile(&api, &pool, api.get(path)).await;
@@ -433,7 +433,7 @@ async fn a_write_that_was_recorded_is_answered_however_much_waits() {
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(100 << 10));
     let (reply, jobs) = answered_meanwhile(&api, &pool, put(&long)).await;
     assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
-    // What is sent is short; the answer has both versions.
+    // The request is short; the response has both versions.
     let others = filled(&api).await;
     let reply = in_turn(&pool, others, put(PROVENANCE).into_future()).await;
     let versions = reply.expect(200, json!({"name": "p"})).ok()["versions"].as_array().map(Vec::len);
@@ -481,7 +481,7 @@ async fn files_and_their_archive_are_never_in_memory_whole() {
     let attachments = StubBlobs { put: Box::new(put), ..StubBlobs::default() };
     let evidence = in_memory().await.with_attachments(Arc::new(attachments));
     let api = Api::new(evidence, Mount::Tower, "memory").await;
-    // What digests of numbers say is not to be compressed much.
+    // Digests of numbers hardly compress.
     let digest = |n: usize| evidence_core::digest::sha256_hex(&n.to_be_bytes());
     let text: String = (0..4 * CHUNK / 64).map(digest).collect();
     let attest = api.attest_in("web", "t", "generic");

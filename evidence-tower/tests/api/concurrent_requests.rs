@@ -196,14 +196,14 @@ impl Client {
     }
 }
 
-/// What is there, and what meets then: the requests of one line come one after the other, the lines at the same time.
+/// Requests that prepare the records, and lines of concurrent requests. Within a line requests are sequential.
 struct Meeting {
     given: Vec<Ask>,
     lines: Vec<Vec<Ask>>,
 }
 
 impl Meeting {
-    /// What went wrong.
+    /// Returns the failures.
     async fn hold(self) -> Vec<String> {
         let mut failures = follow(self.given).await;
         let lines = self.lines.into_iter().map(|line| tokio::spawn(follow(line)));
@@ -425,7 +425,7 @@ const ROUNDS: usize = 12;
 /// attempt follows another, so that whoever lost one race was refused (503), over every store.
 const AT_ONCE: usize = 2;
 
-/// What went wrong, on servers that forget the guards on these records.
+/// Returns the failures on servers that omit the guards on these records.
 async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<RecordKind>) -> Vec<String> {
     let hesitant = || {
         let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_guards(unguarded);
@@ -471,7 +471,7 @@ async fn a_guard_that_is_forgotten_shows() {
     }
 }
 
-/// What happens before the next write, once.
+/// An action that runs once, before the next write.
 type Interlude = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
 
 fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> {
@@ -490,7 +490,7 @@ fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> 
 
 #[tokio::test]
 async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
-    // What the loser's clock shows then, when its snapshot is taken, and how long the winner's lasted, taken at 10.
+    // The loser's clock, the time of its snapshot, and the duration of the winner's, which is taken at 10.
     for (then, taken, lasted) in
         [(20, 20, 10), (11, 11, 1), (10, 10, 0), (5, 10, 0), (0, 10, 0), (-30, 10, 0)]
     {

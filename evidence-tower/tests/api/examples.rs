@@ -41,7 +41,7 @@ artifacts:
     required: true
 ";
 
-/// What a call sends.
+/// The body of a call.
 enum Sent {
     Nothing,
     Json(Value),

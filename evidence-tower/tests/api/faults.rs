@@ -1,4 +1,4 @@
-//! What goes wrong inside: callers get an answer without the cause, the log gets the cause, writes are never cut in half.
+//! Internal failures: the response omits the cause, the log has it, and writes are never cut in half.
 
 use std::future::IntoFuture;
 use std::io;
@@ -94,7 +94,7 @@ impl io::Write for Log {
 
 impl Log {
     pub(crate) fn start(&self) -> tracing::subscriber::DefaultGuard {
-        // Where just one dispatcher is known, `tracing` asks the thread that first comes to an event whether anybody is
+        // With a single dispatcher, `tracing` asks the thread that first reaches an event whether a subscriber is
         // interested in it, and that can be the thread of another test, which has no log.
         static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
         LazyLock::force(&SECOND);

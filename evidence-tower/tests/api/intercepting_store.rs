@@ -18,7 +18,7 @@ use evidence_core::{Entry, Guard, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-/// What a store is called for.
+/// A call of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     /// The query of this name.
@@ -42,7 +42,7 @@ pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MAN
     of.map(|name| queries.iter().filter(|query| **query == name).count())
 }
 
-/// What a query fails with, if it does.
+/// The error of a failing query, if it is to fail.
 pub(crate) type Failure = Arc<Mutex<Option<fn() -> StoreError>>>;
 
 /// The calls of one query, each of which waits for a permit while they are held.

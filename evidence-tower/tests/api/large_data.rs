@@ -49,40 +49,38 @@ async fn one(api: &Api, listed: &Value) -> Value {
     api.get(&format!("/attestations/acme?attestation_id={id}")).await.ok()["data"][0].clone()
 }
 
-#[test]
-fn data_are_stored_apart_from_64_kib_on_and_once() {
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        given_type(&api).await;
-        for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
-            let data = data(bytes);
-            api.attest("custom", &custom(name, &data)).await.created();
-            let found = listed(&api, name).await;
-            let whole = one(&api, &found).await;
-            assert_eq!(whole["attestation_data"], data, "{name}");
-            assert!(whole.get("omitted_data").is_none());
-            assert_eq!(
-                (&found["is_compliant"], &found["rule_results"][0]["outcome"]),
-                (&json!(true), &json!("passed"))
-            );
-            if apart {
-                let text = data.to_string();
-                let id = found["attestation_id"].as_str().unwrap();
-                let href = found["omitted_data"]["href"].as_str().unwrap();
-                assert!(href.ends_with(&format!("/api/v2/attestations/acme?attestation_id={id}")), "{href}");
-                let omitted = json!({"key": "attestation_data", "size": bytes, "sha256": sha256_hex(text.as_bytes()), "href": href});
-                assert_eq!((&found["attestation_data"], &found["omitted_data"]), (&Value::Null, &omitted));
-                assert_eq!(texts(&*store).await, [text]);
-            } else {
-                assert_eq!((&found["attestation_data"], found.get("omitted_data")), (&data, None));
-                assert_eq!(texts(&*store).await, Vec::<String>::new());
-            }
+#[apply(with_every_store)]
+async fn data_are_stored_apart_from_64_kib_on_and_once(api: Api, store: Arc<dyn Store>) {
+    given_type(&api).await;
+    for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
+        let data = data(bytes);
+        api.attest("custom", &custom(name, &data)).await.created();
+        let found = listed(&api, name).await;
+        let whole = one(&api, &found).await;
+        assert_eq!(whole["attestation_data"], data, "{name}");
+        assert!(whole.get("omitted_data").is_none());
+        assert_eq!(
+            (&found["is_compliant"], &found["rule_results"][0]["outcome"]),
+            (&json!(true), &json!("passed"))
+        );
+        if apart {
+            let text = data.to_string();
+            let id = found["attestation_id"].as_str().unwrap();
+            let href = found["omitted_data"]["href"].as_str().unwrap();
+            assert!(href.ends_with(&format!("/api/v2/attestations/acme?attestation_id={id}")), "{href}");
+            let omitted = json!({"key": "attestation_data", "size": bytes, "sha256": sha256_hex(text.as_bytes()), "href": href});
+            assert_eq!((&found["attestation_data"], &found["omitted_data"]), (&Value::Null, &omitted));
+            assert_eq!(texts(&*store).await, [text]);
+        } else {
+            assert_eq!((&found["attestation_data"], found.get("omitted_data")), (&data, None));
+            assert_eq!(texts(&*store).await, Vec::<String>::new());
         }
-        // The same data are stored once, whatever the attestations are called.
-        api.attest("custom", &custom("again", &data((64 << 10) + 1))).await.created();
-        assert_eq!(texts(&*store).await.len(), 1);
-        api.attest("custom", &custom("other", &data((64 << 10) + 2))).await.created();
-        assert_eq!(texts(&*store).await.len(), 2);
-    });
+    }
+    // The same data are stored once, whatever the attestations are called.
+    api.attest("custom", &custom("again", &data((64 << 10) + 1))).await.created();
+    assert_eq!(texts(&*store).await.len(), 1);
+    api.attest("custom", &custom("other", &data((64 << 10) + 2))).await.created();
+    assert_eq!(texts(&*store).await.len(), 2);
 }
 
 #[test]
@@ -158,55 +156,53 @@ fn data_of_every_type_are_given_back_as_they_were_sent() {
     });
 }
 
-#[test]
-fn lists_pdfs_and_evaluations_read_no_large_data() {
+#[apply(with_every_store)]
+async fn lists_pdfs_and_evaluations_read_no_large_data(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 30;
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        given_type(&api).await;
-        api.environment("prod").await;
-        let fingerprint = "a".repeat(64);
-        let artifact = json!({
-            "trail_name": "t", "template_reference_name": "app", "fingerprint": fingerprint, "filename": "app",
-            "build_url": "b", "commit_url": "c", "git_commit": "5".repeat(40),
-        });
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
-        let data = data(1 << 20);
-        for number in 0..MANY {
-            let mut document = custom("bom", &data);
-            if number % 2 == 0 {
-                document["artifact_fingerprint"] = json!(fingerprint);
-            }
-            api.attest("custom", &document).await.created();
-        }
-        let policy = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - type: custom:any\n";
-        api.put_policy("p", policy).await.created();
-        api.attach("prod", "p").await;
-        let (api, answered) = measured(&store).await;
-        for path in [
-            "/attestations/acme?per_page=100".to_owned(),
-            "/attestations/acme/shop?per_page=100".to_owned(),
-            "/attestations/acme/shop/trail/t/bom".to_owned(),
-            format!("/attestations/acme/shop/artifact/{fingerprint}/bom"),
-            format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "5".repeat(40)),
-            "/trails/acme/shop/t".to_owned(),
-            "/trails/acme/shop/t?expand=attestations".to_owned(),
-            "/artifacts/acme".to_owned(),
-            format!("/artifacts/acme/shop/fingerprint/{fingerprint}"),
-            format!("/asserts/acme/fingerprint/{fingerprint}?policy_name=p"),
-            "/trails/acme/shop/t/audit_pdf".to_owned(),
-        ] {
-            forget(&answered);
-            let reply = api.get(&path).await;
-            assert_eq!(reply.status, 200, "{path}: {reply:?}");
-            expect_at_most(&answered, 150_000, &path);
-        }
-        forget(&answered);
-        api.report_running("prod", &[('a', &[1])]).await.created();
-        expect_at_most(&answered, 50_000, "a report of what runs");
-        let whole = one(&api, &listed(&api, "bom").await).await;
-        assert_eq!(whole["attestation_data"], data);
-        assert_eq!(texts(&*store).await.len(), 1);
+    given_type(&api).await;
+    api.environment("prod").await;
+    let fingerprint = "a".repeat(64);
+    let artifact = json!({
+        "trail_name": "t", "template_reference_name": "app", "fingerprint": fingerprint, "filename": "app",
+        "build_url": "b", "commit_url": "c", "git_commit": "5".repeat(40),
     });
+    api.post("/artifacts/acme/shop").json(artifact).await.created();
+    let data = data(1 << 20);
+    for number in 0..MANY {
+        let mut document = custom("bom", &data);
+        if number % 2 == 0 {
+            document["artifact_fingerprint"] = json!(fingerprint);
+        }
+        api.attest("custom", &document).await.created();
+    }
+    let policy = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - type: custom:any\n";
+    api.put_policy("p", policy).await.created();
+    api.attach("prod", "p").await;
+    let (api, answered) = measured(&store).await;
+    for path in [
+        "/attestations/acme?per_page=100".to_owned(),
+        "/attestations/acme/shop?per_page=100".to_owned(),
+        "/attestations/acme/shop/trail/t/bom".to_owned(),
+        format!("/attestations/acme/shop/artifact/{fingerprint}/bom"),
+        format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "5".repeat(40)),
+        "/trails/acme/shop/t".to_owned(),
+        "/trails/acme/shop/t?expand=attestations".to_owned(),
+        "/artifacts/acme".to_owned(),
+        format!("/artifacts/acme/shop/fingerprint/{fingerprint}"),
+        format!("/asserts/acme/fingerprint/{fingerprint}?policy_name=p"),
+        "/trails/acme/shop/t/audit_pdf".to_owned(),
+    ] {
+        forget(&answered);
+        let reply = api.get(&path).await;
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        expect_at_most(&answered, 150_000, &path);
+    }
+    forget(&answered);
+    api.report_running("prod", &[('a', &[1])]).await.created();
+    expect_at_most(&answered, 50_000, "a report of what runs");
+    let whole = one(&api, &listed(&api, "bom").await).await;
+    assert_eq!(whole["attestation_data"], data);
+    assert_eq!(texts(&*store).await.len(), 1);
 }
 
 /// As by readers whose connections take nothing: each answer is in memory until it is sent.

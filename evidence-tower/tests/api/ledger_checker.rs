@@ -183,7 +183,7 @@ impl LedgerChecker {
                 self.expect("a first version of a control", (1, 1), (record.version, version.version));
                 self.controls.insert(record.id, record);
             }
-            // Who changes one of these leaves the others as they are.
+            // A change of one of these leaves the others unchanged.
             Fact::ControlUpdated { record, version } => self.control(record, &version, |before, record| {
                 let Control { name, description, links, .. } = record.clone();
                 let changes = [before.name != name, before.description != description, before.links != links];
@@ -290,14 +290,14 @@ impl LedgerChecker {
         self.snapshots.insert(id, (snapshot.index, snapshot.at, snapshot.events_with()));
     }
 
-    /// What an environment is evaluated by.
+    /// The policies of an environment.
     fn evaluates(&self, environment: Id) -> Vec<AppliedPolicy> {
         let mut policies = self.environments[&environment].policies.clone();
         policies.sort_unstable();
         policies.into_iter().map(|policy| AppliedPolicy { policy, version: self.versions[&policy] }).collect()
     }
 
-    /// What the store and the API answer in the end has to fit, too.
+    /// Compares the final state of the store and the API, too.
     pub(crate) async fn end(mut self, store: &dyn Store, org: Id, api: &Api) -> Vec<String> {
         for known in store.environments(org).await.unwrap() {
             let (id, name) = (known.record.id, &known.record.name);

@@ -69,7 +69,7 @@ async fn a_trail_takes_so_many_reports_and_no_more() {
     with_file.expect_exactly(400, refused("3 attestations"));
     let events = api.get("/trails/acme/shop/t").await.ok()["events"].as_array().unwrap().len();
     assert_eq!(events, 1 + 2 + 3);
-    // What is full is this trail.
+    // Only this trail is full.
     api.report("shop", "2".repeat(64)).in_trail("u").await.created();
 }
 
@@ -126,8 +126,7 @@ async fn every_size_is_the_one_that_the_host_sets() {
     let flow = |template: &str| api.put_flow("web").file("template_file", "t", template);
     flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
-    let trail =
-        |template: &str| api.begin("web", &json!({"name": "t"})).file("template_file", "t", template);
+    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).file("template_file", "t", template);
     trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let policy = "_schema: https://example.com/schemas/policy/v1\n";
@@ -220,7 +219,8 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
         let commits: Vec<_> = (0..many).map(commit).collect();
         let pull_request = json!({"url": "https://example.com/1", "state": "MERGED", "commits": commits});
         let pull_requests = json!([pull_request]);
-        let document = json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": pull_requests});
+        let document =
+            json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": pull_requests});
         api.attest("pull_request", &document)
     };
     commits(limits.commits).await.created();
@@ -372,7 +372,7 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     gate(three).await.expect(200, refused_by_gate());
     gate(&format!("{three}&flow_name=one")).await.expect(200, json!({"compliant": true}));
 
-    // What ran and was compliant does not stay so when it cannot be evaluated.
+    // A running artifact that cannot be evaluated does not stay compliant.
     let attach =
         |names: &[&str]| api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
     let detach =
@@ -416,7 +416,7 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     let asking = format!("_schema: https://example.com/v1\nartifacts:\n  attestations:\n{}", rule.repeat(3));
     api.put_policy("a", &asking).await.expect(200, json!({"versions": [{}, {"version": 2}]}));
     expect(false, 1, Some(resolutions)).await;
-    // What is allowed may run all the same.
+    // Allowed artifacts may still run.
     let allowed =
         json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
     api.put("/allowlists/acme/prod").json(allowed).await.created();
@@ -515,7 +515,7 @@ async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_
             "attach" => api.attach("prod", "q").await,
             _ => {
                 api.put_environment("prod", "K8S").with(json!({"require_provenance": true})).await.created();
-                // That alone changes nothing of what runs.
+                // That alone changes no verdict.
                 api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
                 let detach = api.delete("/environments/acme/prod/policies");
                 detach.json(json!({"policy_names": ["p"]})).await.ok();
@@ -535,7 +535,7 @@ async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_
             let reasons = artifact["reasons_for_incompliance"].to_string();
             assert_eq!(reasons.contains(reason), !allowed, "{change}: {reasons}");
         }
-        // What fits is evaluated as it always was.
+        // A snapshot that fits is evaluated as usual.
         api.put("/environments/acme/prod/report/K8S").json(json!({"artifacts": []})).await.created();
         api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
     }
@@ -651,7 +651,7 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     api.report_running("prod", &[('1', &[1]), ('2', &many)]).await.expect_exactly(400, refused);
     api.expect_snapshots("prod", 1).await;
 
-    // What they say of each artifact is as long as what is recorded may be, together: it is not recorded.
+    // Together, their decisions exceed the size of a record, so they are not recorded.
     let names: Vec<String> = (0..9).map(|number| format!("p{number}")).collect();
     for name in &names {
         api.put_policy(name, PROVENANCE).await.created();

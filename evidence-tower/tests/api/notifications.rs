@@ -105,7 +105,7 @@ impl Postbox {
         self.attempts().into_iter().filter(|attempt| attempt.whom == whom).collect()
     }
 
-    /// What one was told of, in order.
+    /// The notifications of one target, in order.
     fn told(&self, whom: &str) -> Vec<String> {
         self.of(whom).into_iter().map(|attempt| attempt.what).collect()
     }
@@ -236,7 +236,7 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
         api.put(ENVIRONMENTS).json(again).await.ok();
         bench.runs("prod", "123").await;
         bench.until_told("b", &["1", "2", "3"]).await;
-        // What failed is another now, and another is new.
+        // Another artifact fails now, and another one is new.
         let mail = json!({"type": "EMAIL", "emails": ["d@example.com"]});
         let last = started("alert", &["prod"], &[hook("c"), chat, mail]);
         api.put(ENVIRONMENTS).json(last).await.ok();
@@ -452,7 +452,7 @@ fn a_logical_environment_stands_for_its_members() {
         bench.until_told("mixed", &["1", "2", "3", "4"]).await;
         bench.runs("prod", "147").await;
         bench.until_told("group", &["1", "3", "4", "7"]).await;
-        // What is archived is watched no more.
+        // An archived environment is not watched.
         api.put("/environments/acme/all/archive").await.ok();
         bench.runs("prod", "145").await;
         bench.runs("test", "236").await;
@@ -487,7 +487,7 @@ fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watc
             api.put(ENVIRONMENTS).json(action).await.created();
         }
         let told = |whom: &str| bench.postbox.told(whom).len();
-        // What runs; then how often each was told.
+        // The running artifacts, and the number of notifications of each target.
         for (digits, bad, good) in [("1", 1, 0), ("12", 1, 0), ("", 1, 1), ("3", 2, 1)] {
             bench.runs("prod", digits).await;
             until("it is told", async || (told("bad"), told("good")) == (bad, good)).await;
@@ -588,7 +588,7 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     until("all is told", async || postbox.told("a").len() == TRAILS).await;
     let expected: Vec<_> = (0..TRAILS).map(|number| format!("t{number}")).collect();
     assert_eq!(postbox.told("a"), expected);
-    // What could not be reached is told the same, later.
+    // An unreachable target gets the same notifications later.
     postbox.down.lock().unwrap().clear();
     bench.clock.advance(Duration::from_secs(60 * 60));
     until("all is told", async || postbox.told("b").last() == expected.last()).await;

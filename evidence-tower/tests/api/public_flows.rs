@@ -1,4 +1,4 @@
-//! What callers of other organizations see of a public flow: its records, and nothing of environments.
+//! Public flows for callers of other organizations: records of the flow, and nothing of environments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::environments::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, fixture, on_every_store};
+use crate::support::{Api, JANE, JOHN, Reply, fixture};
 use crate::trails::COMMIT;
 
 /// The operations that a stranger may call.
@@ -30,7 +30,7 @@ impl Visitor for Open {
     }
 }
 
-/// What each of them is asked of the flow `open`. One that is missing here fails the test.
+/// The path of each operation for the flow `open`. A missing operation fails the test.
 async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
     let trail = "/attestations/acme/open/trail/t";
     let bar = api.get(&format!("{trail}/bar")).await.ok();
@@ -83,108 +83,103 @@ async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str)
     answers
 }
 
-#[test]
-fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
-    on_every_store(async |api| {
-        given_an_open_flow(&api).await;
-        let queries = queries(&api).await;
-        let mut open = Open::default();
-        api::operations(&mut open);
-        assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
-        let before = answers(&api, &queries, JOHN).await;
-        // That nothing runs is not shown to outsiders either.
-        let pdf = &queries["download_trail_audit_pdf"];
-        let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
-        assert_ne!(strange.body, own.body);
-        api.given_environments("docker", &["vault"]).await;
-        api.report_running("vault", &[('a', &[10])]).await.created();
-        api.report_running("vault", &[]).await.created();
-        api.report_running("vault", &[('a', &[11])]).await.created();
+#[apply(on_every_store)]
+async fn a_stranger_learns_nothing_of_environments_from_a_public_flow(api: Api) {
+    given_an_open_flow(&api).await;
+    let queries = queries(&api).await;
+    let mut open = Open::default();
+    api::operations(&mut open);
+    assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
+    let before = answers(&api, &queries, JOHN).await;
+    // Outsiders do not see that nothing runs, either.
+    let pdf = &queries["download_trail_audit_pdf"];
+    let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
+    assert_ne!(strange.body, own.body);
+    api.given_environments("docker", &["vault"]).await;
+    api.report_running("vault", &[('a', &[10])]).await.created();
+    api.report_running("vault", &[]).await.created();
+    api.report_running("vault", &[('a', &[11])]).await.created();
 
-        let (strange, own) = (answers(&api, &queries, JOHN).await, answers(&api, &queries, JANE).await);
-        for (((operation, now), before), own) in queries.keys().zip(&strange).zip(&before).zip(&own) {
-            assert_eq!(now.body, before.body, "{operation}");
-            assert_eq!(now.headers.get(ETAG), before.headers.get(ETAG), "{operation}");
-            let text = String::from_utf8_lossy(&now.body);
-            assert!(!text.contains("vault") && !text.contains("running in"), "{operation}: {text}");
-            // The organization itself sees where it runs.
-            let shows = [
-                "get_trail",
-                "download_trail_audit_pdf",
-                "get_artifact_by_fingerprint",
-                "get_artifact_by_commit_sha",
-            ];
-            let differs = own.body != now.body;
-            assert_eq!(differs, shows.contains(operation), "{operation}");
-            if *operation == "download_trail_audit_pdf" {
-                assert_ne!(own.headers[ETAG], now.headers[ETAG]);
-            }
+    let (strange, own) = (answers(&api, &queries, JOHN).await, answers(&api, &queries, JANE).await);
+    for (((operation, now), before), own) in queries.keys().zip(&strange).zip(&before).zip(&own) {
+        assert_eq!(now.body, before.body, "{operation}");
+        assert_eq!(now.headers.get(ETAG), before.headers.get(ETAG), "{operation}");
+        let text = String::from_utf8_lossy(&now.body);
+        assert!(!text.contains("vault") && !text.contains("running in"), "{operation}: {text}");
+        // The organization itself sees where it runs.
+        let shows = [
+            "get_trail",
+            "download_trail_audit_pdf",
+            "get_artifact_by_fingerprint",
+            "get_artifact_by_commit_sha",
+        ];
+        let differs = own.body != now.body;
+        assert_eq!(differs, shows.contains(operation), "{operation}");
+        if *operation == "download_trail_audit_pdf" {
+            assert_ne!(own.headers[ETAG], now.headers[ETAG]);
         }
-        let artifact = api.get(&queries["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
-        for (field, empty) in [
-            ("running", json!([])),
-            ("exited", json!([])),
-            ("commit_lead_times", json!({})),
-            ("build_lead_times", json!({})),
-            ("history", json!([])),
-        ] {
-            assert_eq!(artifact[field], empty, "{field}");
-        }
-    });
+    }
+    let artifact = api.get(&queries["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
+    for (field, empty) in [
+        ("running", json!([])),
+        ("exited", json!([])),
+        ("commit_lead_times", json!({})),
+        ("build_lead_times", json!({})),
+        ("history", json!([])),
+    ] {
+        assert_eq!(artifact[field], empty, "{field}");
+    }
 }
 
 /// An archived flow is its organization's own, whatever its visibility, which can still be changed.
-#[test]
-fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
-    on_every_store(async |api| {
-        given_an_open_flow(&api).await;
-        let before = queries(&api).await;
-        // These answers are cached.
-        answers(&api, &before, JOHN).await;
-        answers(&api, &before, JANE).await;
-        api.put("/flows/acme/open/archive").await.ok();
-        let trails = api.get("/trails/acme").await.ok();
-        let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
-        assert!(name.starts_with("open-archived-at-"), "{name}");
-        let archived = |path: &str| path.replace("/open", &format!("/{name}"));
-        let after: BTreeMap<_, _> =
-            before.iter().map(|(operation, path)| (*operation, archived(path))).collect();
-        let expect_hidden = async || {
-            answers(&api, &after, JANE).await;
-            for (operation, path) in before.iter().chain(&after) {
-                assert_eq!(api.get(path).key(JOHN).await.status, 403, "{operation}: {path}");
-            }
-        };
-        expect_hidden().await;
-        let put = async |key: &str, document: Value| {
-            let document = document.to_string();
-            api.put("/flows/acme/template_file").key(key).data(&document).await
-        };
-        let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
-        for wanted in ["private", "public", "public"] {
-            assert_eq!(
-                put(JOHN, json!({"name": name, "description": "", "visibility": wanted})).await.status,
-                403
-            );
-            put(JANE, json!({"name": name, "description": "", "visibility": wanted})).await.ok();
-            assert_eq!(visibility().await, json!(wanted));
-            expect_hidden().await;
+#[apply(on_every_store)]
+async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived(api: Api) {
+    given_an_open_flow(&api).await;
+    let before = queries(&api).await;
+    // These answers are cached.
+    answers(&api, &before, JOHN).await;
+    answers(&api, &before, JANE).await;
+    api.put("/flows/acme/open/archive").await.ok();
+    let trails = api.get("/trails/acme").await.ok();
+    let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
+    assert!(name.starts_with("open-archived-at-"), "{name}");
+    let archived = |path: &str| path.replace("/open", &format!("/{name}"));
+    let after: BTreeMap<_, _> = before.iter().map(|(operation, path)| (*operation, archived(path))).collect();
+    let expect_hidden = async || {
+        answers(&api, &after, JANE).await;
+        for (operation, path) in before.iter().chain(&after) {
+            assert_eq!(api.get(path).key(JOHN).await.status, 403, "{operation}: {path}");
         }
-        // Nothing else of it can.
-        for document in [
-            json!({"name": name, "description": "other", "visibility": "private"}),
-            json!({"name": name, "description": ""}),
-        ] {
-            assert_eq!(put(JANE, document).await.message(404), "Flow not found");
-        }
-        let with_template = api.put_flow(name).with(json!({"visibility": "private"})).file(
-            "template_file",
-            "t.yml",
-            "version: 1",
+    };
+    expect_hidden().await;
+    let put = async |key: &str, document: Value| {
+        let document = document.to_string();
+        api.put("/flows/acme/template_file").key(key).data(&document).await
+    };
+    let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
+    for wanted in ["private", "public", "public"] {
+        assert_eq!(
+            put(JOHN, json!({"name": name, "description": "", "visibility": wanted})).await.status,
+            403
         );
-        assert_eq!(with_template.await.message(404), "Flow not found");
-        assert_eq!(visibility().await, json!("public"));
-    });
+        put(JANE, json!({"name": name, "description": "", "visibility": wanted})).await.ok();
+        assert_eq!(visibility().await, json!(wanted));
+        expect_hidden().await;
+    }
+    // Nothing else of it can.
+    for document in [
+        json!({"name": name, "description": "other", "visibility": "private"}),
+        json!({"name": name, "description": ""}),
+    ] {
+        assert_eq!(put(JANE, document).await.message(404), "Flow not found");
+    }
+    let with_template = api.put_flow(name).with(json!({"visibility": "private"})).file(
+        "template_file",
+        "t.yml",
+        "version: 1",
+    );
+    assert_eq!(with_template.await.message(404), "Flow not found");
+    assert_eq!(visibility().await, json!("public"));
 }
 
 #[tokio::test]

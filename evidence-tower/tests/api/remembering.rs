@@ -30,7 +30,7 @@ use crate::writes::restore;
 const RUNNING: [ReportedArtifact<'static>; 5] =
     [('1', &[10]), ('2', &[10]), ('3', &[10]), ('4', &[10]), ('5', &[10])];
 
-/// What a report asks about where artifacts come from.
+/// The queries of a report about the provenance of artifacts.
 const EVALUATING: [&str; 2] = ["provenance", "trail_contents"];
 
 impl Api {
@@ -91,7 +91,7 @@ async fn a_report_asks_about_what_changed_alone() {
     api.given_environments("docker", &["test"]).await;
     api.report_running("test", &RUNNING).await.created();
     expect(&RUNNING, 200, [0, 0]).await;
-    // What begins to run comes from a trail of which more runs, which is read once more.
+    // The new artifact comes from a trail with other running artifacts. That trail is read once more.
     api.given_artifact('6', "t5").await;
     expect(&RUNNING, 200, [1, 1]).await;
     expect(&[&RUNNING[..], &[('6', &[10])]].concat(), 201, [2, 1]).await;
@@ -295,7 +295,7 @@ async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
         api.given_artifact('6', &trail).await;
     }
     take_counts(&answered, ["trail_contents", "runs"]);
-    // Where they run is asked for each part of the list. Four such trails are read at a time; cached, each takes a megabyte of
+    // The runs are read for each part of the list. Four such trails are read at a time. In the cache each takes a megabyte of
     // memory.
     for counts in [[5, 5], [0, 5]] {
         api.get("/artifacts/acme?per_page=20").await.ok();
@@ -356,7 +356,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
     let begun = || flows.begun.load(Ordering::Relaxed);
     let go_on = |many| flows.permits.add_permits(many);
-    // Where one more is made than may go on, none replies.
+    // If one action too many is made, none replies.
     let reply_of = async |asked: JoinHandle<Reply>| {
         timeout(Duration::from_secs(60), asked).await.expect("a reply").unwrap()
     };

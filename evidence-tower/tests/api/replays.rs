@@ -29,7 +29,7 @@ const FEW_TRAILS: [&str; 2] = ["t", "u"];
 /// Most artifacts come from other trails than the others.
 const MANY_TRAILS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
-/// What policies ask for: each sort of rule, with conditions and exceptions.
+/// Policies with each sort of rule, with conditions and exceptions.
 const RULES: [&str; 8] = [
     "{provenance: {required: true}}",
     "{trail-compliance: {required: true}}",
@@ -149,7 +149,7 @@ impl Api {
     }
 }
 
-/// What was recorded of each artifact in each snapshot.
+/// The recorded verdict of each artifact in each snapshot.
 type Verdicts = BTreeMap<(u64, String), Option<bool>>;
 
 /// Lets so much happen that there are this many verdicts, and reaches each again.

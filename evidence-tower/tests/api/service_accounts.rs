@@ -25,82 +25,71 @@ fn with_ci(privilege: &str, case: impl AsyncFn(Api)) {
     });
 }
 
-#[test]
-fn an_account_has_every_field_of_the_table() {
-    on_every_store(async |api| {
-        let body = json!({"name": "ci", "description": "builds", "privilege": "admin"});
-        let account = api.post(ACCOUNTS).json(&body).await.created();
-        let table = [
-            "created_at",
-            "creating_user_id",
-            "description",
-            "display_name",
-            "for_webhook",
-            "name",
-            "privilege",
-        ];
-        assert_eq!(fields(&account), table);
-        assert_eq!(account["name"], "ci");
-        assert_eq!(account["display_name"], "ci");
-        assert_eq!(account["privilege"], "admin");
-        assert_eq!(account["description"], "builds");
-        assert!(account["creating_user_id"].is_string());
-        assert!(account["created_at"].is_i64(), "{}", account["created_at"]);
-        assert_eq!(account["for_webhook"], false);
-        assert_eq!(api.get(CI).await.ok(), account);
-        assert!(api.get(ACCOUNTS).await.ok().as_array().unwrap().contains(&account));
-    });
+#[apply(on_every_store)]
+async fn an_account_has_every_field_of_the_table(api: Api) {
+    let body = json!({"name": "ci", "description": "builds", "privilege": "admin"});
+    let account = api.post(ACCOUNTS).json(&body).await.created();
+    let table =
+        ["created_at", "creating_user_id", "description", "display_name", "for_webhook", "name", "privilege"];
+    assert_eq!(fields(&account), table);
+    assert_eq!(account["name"], "ci");
+    assert_eq!(account["display_name"], "ci");
+    assert_eq!(account["privilege"], "admin");
+    assert_eq!(account["description"], "builds");
+    assert!(account["creating_user_id"].is_string());
+    assert!(account["created_at"].is_i64(), "{}", account["created_at"]);
+    assert_eq!(account["for_webhook"], false);
+    assert_eq!(api.get(CI).await.ok(), account);
+    assert!(api.get(ACCOUNTS).await.ok().as_array().unwrap().contains(&account));
 }
 
-#[test]
-fn the_fields_of_a_new_account_have_their_borders() {
-    on_every_store(async |api| {
-        let text = |length: usize| "a".repeat(length);
-        let pattern = r"^[a-zA-Z0-9\-]+$";
-        let refused = [
-            (json!({}), "name", "Field required [input: None]".to_owned()),
-            (json!({"name": null}), "name", "Input should be a valid string [input: None]".to_owned()),
-            (json!({"name": ""}), "name", format!("String should match pattern '{pattern}' [input: ]")),
-            (json!({"name": "a_b"}), "name", format!("String should match pattern '{pattern}' [input: a_b]")),
-            (json!({"name": "a\n"}), "name", format!("String should match pattern '{pattern}' [input: a\n]")),
-            (
-                json!({"name": text(65)}),
-                "name",
-                format!("String should have at most 64 characters [input: {}]", text(65)),
-            ),
-            (
-                json!({"name": "a", "privilege": "owner"}),
-                "privilege",
-                "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: owner]".to_owned(),
-            ),
-            (
-                json!({"name": "a", "privilege": null}),
-                "privilege",
-                "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: None]".to_owned(),
-            ),
-            (
-                json!({"name": "a", "description": 1}),
-                "description",
-                "Input should be a valid string [input: 1]".to_owned(),
-            ),
-        ];
-        for (body, field, text) in refused {
-            api.post(ACCOUNTS).json(&body).await.refused(400, INVALID, &[(field, &text)]);
-        }
-        let long = json!({"name": "a", "description": text(513)});
-        api.post(ACCOUNTS).json(&long).await.refuses_field(400, "description");
-        let accepted = [
-            json!({"name": "a"}),
-            json!({"name": text(64)}),
-            json!({"name": "-Z9", "description": text(512)}),
-            json!({"name": "b", "description": null, "other": 1}),
-        ];
-        for body in accepted {
-            let account = api.post(ACCOUNTS).json(&body).await.created();
-            assert_eq!(account["privilege"], "reader", "the default of {body}");
-            assert_eq!(account["description"], body.get("description").cloned().unwrap_or(Value::Null));
-        }
-    });
+#[apply(on_every_store)]
+async fn the_fields_of_a_new_account_have_their_borders(api: Api) {
+    let text = |length: usize| "a".repeat(length);
+    let pattern = r"^[a-zA-Z0-9\-]+$";
+    let refused = [
+        (json!({}), "name", "Field required [input: None]".to_owned()),
+        (json!({"name": null}), "name", "Input should be a valid string [input: None]".to_owned()),
+        (json!({"name": ""}), "name", format!("String should match pattern '{pattern}' [input: ]")),
+        (json!({"name": "a_b"}), "name", format!("String should match pattern '{pattern}' [input: a_b]")),
+        (json!({"name": "a\n"}), "name", format!("String should match pattern '{pattern}' [input: a\n]")),
+        (
+            json!({"name": text(65)}),
+            "name",
+            format!("String should have at most 64 characters [input: {}]", text(65)),
+        ),
+        (
+            json!({"name": "a", "privilege": "owner"}),
+            "privilege",
+            "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: owner]".to_owned(),
+        ),
+        (
+            json!({"name": "a", "privilege": null}),
+            "privilege",
+            "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: None]".to_owned(),
+        ),
+        (
+            json!({"name": "a", "description": 1}),
+            "description",
+            "Input should be a valid string [input: 1]".to_owned(),
+        ),
+    ];
+    for (body, field, text) in refused {
+        api.post(ACCOUNTS).json(&body).await.refused(400, INVALID, &[(field, &text)]);
+    }
+    let long = json!({"name": "a", "description": text(513)});
+    api.post(ACCOUNTS).json(&long).await.refuses_field(400, "description");
+    let accepted = [
+        json!({"name": "a"}),
+        json!({"name": text(64)}),
+        json!({"name": "-Z9", "description": text(512)}),
+        json!({"name": "b", "description": null, "other": 1}),
+    ];
+    for body in accepted {
+        let account = api.post(ACCOUNTS).json(&body).await.created();
+        assert_eq!(account["privilege"], "reader", "the default of {body}");
+        assert_eq!(account["description"], body.get("description").cloned().unwrap_or(Value::Null));
+    }
 }
 
 #[test]
@@ -122,18 +111,15 @@ fn accounts_exist_in_shared_organizations() {
     });
 }
 
-#[test]
-fn accounts_are_listed_by_name() {
-    on_every_store(async |api| {
-        let path = "/service-accounts/foobar";
-        for name in ["b", "a", "C"] {
-            api.post(path).json(json!({"name": name})).key(JOHN).await.created();
-        }
-        let accounts = api.get(path).key(JOHN).await.ok();
-        let names: Vec<&Value> =
-            accounts.as_array().unwrap().iter().map(|account| &account["name"]).collect();
-        assert_eq!(names, ["C", "a", "b"]);
-    });
+#[apply(on_every_store)]
+async fn accounts_are_listed_by_name(api: Api) {
+    let path = "/service-accounts/foobar";
+    for name in ["b", "a", "C"] {
+        api.post(path).json(json!({"name": name})).key(JOHN).await.created();
+    }
+    let accounts = api.get(path).key(JOHN).await.ok();
+    let names: Vec<&Value> = accounts.as_array().unwrap().iter().map(|account| &account["name"]).collect();
+    assert_eq!(names, ["C", "a", "b"]);
 }
 
 #[test]

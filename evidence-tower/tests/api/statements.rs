@@ -27,7 +27,7 @@ use crate::executed::Counted;
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::operation_paths::{self, routes};
-use crate::support::{Api, Ask, JANE, NOW, fixture, with_every_store};
+use crate::support::{Api, Ask, JANE, NOW, fixture};
 use crate::trails::TEMPLATE;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -291,7 +291,7 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         let [one, many] = counts[..] else { panic!("{operation}: {counts:?}") };
         assert!(many[0] <= one[0] && many[1] <= one[1], "{operation}: one item {one:?}, many {many:?}");
         let [cold, warm] = one.map(|statements| statements.div_ceil(of_a_query));
-        // Where answers are cached, the ledger's head as well.
+        // With cached responses, the ledger's head is read as well.
         let most = more.get(operation).copied().unwrap_or(WARM) + usize::from(cached.contains(operation));
         assert!(cold <= COLD, "{operation}: {cold} queries");
         if warm > most {
@@ -450,7 +450,7 @@ async fn ask(store: &Arc<dyn Store>, path: &str) -> Response<impl Body<Data = By
 /// Trails with a template of 500,000 bytes of their own, an artifact on each, and flows with such templates.
 const LARGE: usize = 8;
 
-/// What is answered by a service that remembers nothing, and how many statements it has taken with each piece.
+/// The response of a service with empty caches, and the number of statements before each piece.
 async fn sent(counted: &Counted, path: &str) -> (Vec<u8>, Vec<usize>) {
     let before = counted.statements();
     let mut body = pin!(ask(&counted.store, path).await.into_body());
@@ -528,84 +528,82 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     assert!(last >= first + 6, "{statements:?}");
 }
 
-#[test]
-fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
-    with_every_store(async |_, store: Arc<dyn Store>| {
-        let read = Arc::new(AtomicUsize::new(0));
-        let note = Arc::clone(&read);
-        let noting = InterceptingStore::new(store, move |call| {
-            note.fetch_add(usize::from(call == Call::Query("trail_contents")), Ordering::Relaxed);
-            ready(()).boxed()
-        });
-        // Every list reads them.
-        let settings = Settings { cache_ttl: Duration::ZERO, ..Settings::default() };
-        let evidence = Evidence::new(Arc::new(noting), settings);
-        let api = Api::new(evidence, Mount::Tower, "noting").await;
-        let mut running = Vec::new();
-        for number in 0..24 {
-            let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
-            api.flow(&flow, TEMPLATE).await;
-            api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
-            api.report(flow, fingerprint(number)).in_trail("t").await.created();
-            running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
-        }
-        api.put_environment("prod", "server").await.created();
-        let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
-        // Five fit a read of a megabyte, and twenty one of the four that a report reads at once.
-        for (what, ask, expected) in [
-            ("flows", api.get("/flows/acme"), 5),
-            ("trails", api.get("/trails/acme?per_page=100"), 5),
-            ("artifacts", api.get("/artifacts/acme?per_page=100"), 5),
-            ("a report", report, 2),
-        ] {
-            read.store(0, Ordering::Relaxed);
-            let reply = ask.await;
-            assert!(reply.status.is_success(), "{what}: {reply:?}");
-            let parts = read.load(Ordering::Relaxed);
-            assert_eq!(parts, expected, "{what}");
-        }
+#[apply(with_every_store)]
+async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other(
+    _: Api,
+    store: Arc<dyn Store>,
+) {
+    let read = Arc::new(AtomicUsize::new(0));
+    let note = Arc::clone(&read);
+    let noting = InterceptingStore::new(store, move |call| {
+        note.fetch_add(usize::from(call == Call::Query("trail_contents")), Ordering::Relaxed);
+        ready(()).boxed()
     });
+    // Every list reads them.
+    let settings = Settings { cache_ttl: Duration::ZERO, ..Settings::default() };
+    let evidence = Evidence::new(Arc::new(noting), settings);
+    let api = Api::new(evidence, Mount::Tower, "noting").await;
+    let mut running = Vec::new();
+    for number in 0..24 {
+        let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
+        api.flow(&flow, TEMPLATE).await;
+        api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
+        api.report(flow, fingerprint(number)).in_trail("t").await.created();
+        running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+    }
+    api.put_environment("prod", "server").await.created();
+    let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+    // Five fit a read of a megabyte, and twenty one of the four that a report reads at once.
+    for (what, ask, expected) in [
+        ("flows", api.get("/flows/acme"), 5),
+        ("trails", api.get("/trails/acme?per_page=100"), 5),
+        ("artifacts", api.get("/artifacts/acme?per_page=100"), 5),
+        ("a report", report, 2),
+    ] {
+        read.store(0, Ordering::Relaxed);
+        let reply = ask.await;
+        assert!(reply.status.is_success(), "{what}: {reply:?}");
+        let parts = read.load(Ordering::Relaxed);
+        assert_eq!(parts, expected, "{what}");
+    }
 }
 
-#[test]
-fn no_record_is_read_for_its_name_or_its_template_alone() {
-    with_every_store(async |_, store: Arc<dyn Store>| {
-        let asked = Arc::new(Mutex::new(BTreeSet::new()));
-        let note = Arc::clone(&asked);
-        let noting = InterceptingStore::new(store, move |call| {
-            if let Call::Query(name) = call {
-                note.lock().unwrap().insert(name);
-            }
-            ready(()).boxed()
-        });
-        let evidence = Evidence::new(Arc::new(noting), Settings::default());
-        let api = Api::new(evidence, Mount::Tower, "noting").await;
-        api.flow("shop", TEMPLATE).await;
-        report(&api, "t", 0).await;
-        api.report("shop", fingerprint(1)).await.created();
-        api.put_environment("prod", "server").await.created();
-        let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
-        let by_id =
-            format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
-        let running = [0, 1].map(|n| json!({"digests": {"app": fingerprint(n)}, "creationTimestamp": 1}));
-        let running = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
-        let of_artifact = format!("/attestations/acme/shop/artifact/{}/foo", fingerprint(0));
-        let step = async |what: &str, ask: Ask, never: &str| {
-            asked.lock().unwrap().clear();
-            let reply = ask.await;
-            assert!(reply.status.is_success(), "{what}: {reply:?}");
-            let asked = asked.lock().unwrap();
-            assert!(!asked.contains(never), "{what}: {asked:?}");
-        };
-        step("a report", running, "artifacts_by_id").await;
-        step("a snapshot", api.get("/snapshots/acme/prod/1"), "trail_contents").await;
-        step("an attestation", api.get(&by_id), "trail_contents").await;
-        step("attestations of an artifact", api.get(&of_artifact), "artifacts").await;
-        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
-        let flows =
-            snapshot["artifacts"].as_array().unwrap().iter().map(|one| one["flows"][0]["trail_name"].clone());
-        assert_eq!(Vec::from_iter(flows), [json!("t"), Value::Null]);
+#[apply(with_every_store)]
+async fn no_record_is_read_for_its_name_or_its_template_alone(_: Api, store: Arc<dyn Store>) {
+    let asked = Arc::new(Mutex::new(BTreeSet::new()));
+    let note = Arc::clone(&asked);
+    let noting = InterceptingStore::new(store, move |call| {
+        if let Call::Query(name) = call {
+            note.lock().unwrap().insert(name);
+        }
+        ready(()).boxed()
     });
+    let evidence = Evidence::new(Arc::new(noting), Settings::default());
+    let api = Api::new(evidence, Mount::Tower, "noting").await;
+    api.flow("shop", TEMPLATE).await;
+    report(&api, "t", 0).await;
+    api.report("shop", fingerprint(1)).await.created();
+    api.put_environment("prod", "server").await.created();
+    let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
+    let by_id = format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
+    let running = [0, 1].map(|n| json!({"digests": {"app": fingerprint(n)}, "creationTimestamp": 1}));
+    let running = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+    let of_artifact = format!("/attestations/acme/shop/artifact/{}/foo", fingerprint(0));
+    let step = async |what: &str, ask: Ask, never: &str| {
+        asked.lock().unwrap().clear();
+        let reply = ask.await;
+        assert!(reply.status.is_success(), "{what}: {reply:?}");
+        let asked = asked.lock().unwrap();
+        assert!(!asked.contains(never), "{what}: {asked:?}");
+    };
+    step("a report", running, "artifacts_by_id").await;
+    step("a snapshot", api.get("/snapshots/acme/prod/1"), "trail_contents").await;
+    step("an attestation", api.get(&by_id), "trail_contents").await;
+    step("attestations of an artifact", api.get(&of_artifact), "artifacts").await;
+    let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+    let flows =
+        snapshot["artifacts"].as_array().unwrap().iter().map(|one| one["flows"][0]["trail_name"].clone());
+    assert_eq!(Vec::from_iter(flows), [json!("t"), Value::Null]);
 }
 
 #[tokio::test]

@@ -38,6 +38,32 @@ use serde_json::Value;
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 use crate::rebuilding::{Asked, Tables};
 
+/// Makes a test of a case, which this function runs.
+macro_rules! case_of {
+    ($run:path: $(#[$attribute:meta])* async fn $name:ident($($arguments:tt)*) $body:block) => {
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            $run(async |$($arguments)*| $body);
+        }
+    };
+}
+
+/// `#[apply(on_every_store)]` makes a test of a case; see [`on_every_store`].
+macro_rules! on_every_store {
+    ($($case:tt)*) => { case_of! { $crate::support::on_every_store: $($case)* } };
+}
+
+/// The same for [`with_every_store`].
+macro_rules! with_every_store {
+    ($($case:tt)*) => { case_of! { $crate::support::with_every_store: $($case)* } };
+}
+
+/// The same for [`on_every_mount`].
+macro_rules! on_every_mount {
+    ($($case:tt)*) => { case_of! { $crate::support::on_every_mount: $($case)* } };
+}
+
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
 /// No case meets a time limit of a store, on a machine however slow.
@@ -359,7 +385,7 @@ impl Api {
         Self { carrier: mount.carrier(api).await, mount, store, asked: Asked::default() }
     }
 
-    /// What was asked of it by GET.
+    /// The GET requests so far.
     pub(crate) fn asked(&self) -> &Asked {
         &self.asked
     }
@@ -532,7 +558,7 @@ impl IntoFuture for Ask {
     }
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     context: String,

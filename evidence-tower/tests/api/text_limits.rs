@@ -40,7 +40,7 @@ pub(crate) fn branches<'a>(schema: &'a Value, document: &'a Value) -> Vec<&'a Va
     }
 }
 
-/// Where a schema lets something in without a maximum.
+/// The places where a schema has no maximum.
 fn unbounded(schema: &Value, document: &Value, path: &str, found: &mut Vec<String>) {
     for schema in branches(schema, document) {
         // Free-form JSON is measured as a whole.
@@ -294,7 +294,7 @@ fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                     _ => {}
                 }
                 let taken = request.send(&api, &replaced(&body, &path, &at), &document).await;
-                // What is named may not exist.
+                // The named record may not exist.
                 let status = taken.status.as_u16();
                 assert!(matches!(status, 200 | 201 | 404), "{name}: {status} {:?}", taken.body);
                 let refused = request.send(&api, &replaced(&body, &path, &past), &document).await;

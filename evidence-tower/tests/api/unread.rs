@@ -81,7 +81,7 @@ async fn a_refusal_of_a_long_body_says_that_the_connection_closes() {
     }
 }
 
-/// What comes over a connection, after this was sent, until the server closes it.
+/// Returns the bytes that a connection receives after this request, until the server closes it.
 async fn received(address: SocketAddr, sent: String) -> String {
     let received = move || {
         let mut stream = TcpStream::connect(address).unwrap();

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::support::{Api, NOW, acme};
 use crate::unreadable::inject;
 
-/// What an attestation is about.
+/// The subject of an attestation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum On {
     Trail,

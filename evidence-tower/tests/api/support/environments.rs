@@ -1,4 +1,4 @@
-//! What the cases about environments build on: environments, policies, and what runs.
+//! Fixtures of the cases about environments: environments, policies and running artifacts.
 
 use serde_json::{Value, json};
 

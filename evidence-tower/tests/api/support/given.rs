@@ -60,6 +60,11 @@ impl Api {
 }
 
 impl Ask {
+    /// Reported as this artifact of the template.
+    pub(crate) fn named(self, name: impl Display) -> Self {
+        self.with(json!({"template_reference_name": name.to_string()}))
+    }
+
     /// Reported to this trail.
     pub(crate) fn in_trail(self, trail: impl Display) -> Self {
         self.with(json!({"trail_name": trail.to_string()}))

@@ -408,7 +408,7 @@ impl Full {
     }
 }
 
-/// What the requests rest on.
+/// Makes the records that the requests need.
 pub(crate) async fn prepare(api: &Api) {
     api.given_environments("docker", &["e1", "e2", "old"]).await;
     for kind in ["azure-apps", "cloud-run", "ECS", "K8S", "lambda", "S3"] {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evidence_core::{Limits, Settings};
+use evidence_core::{Limits, Settings, Store};
 use serde_json::{Value, json};
 
 use super::On::{Artifact, Other, Trail};
@@ -12,7 +12,7 @@ use super::Step::{
 };
 use super::{Scene, Step};
 use crate::mounts::Mount;
-use crate::support::{Api, StoreUnderTest, fixture, stores, with_every_store};
+use crate::support::{Api, StoreUnderTest, fixture, stores};
 
 /// A case, and the verdict in each place.
 pub(super) struct Case {
@@ -410,7 +410,7 @@ async fn each_case_has_one_verdict_in_all_places() {
     }
 }
 
-/// What a member of a logical environment runs.
+/// The artifact that a member of a logical environment runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runs {
     Artifact,
@@ -564,14 +564,12 @@ impl LogicalCase {
     }
 }
 
-#[test]
-fn a_logical_environment_has_one_verdict_in_all_places() {
-    with_every_store(async |api, _| {
-        api.post_control("C-1").await.created();
-        for (number, case) in LOGICAL_CASES.iter().enumerate() {
-            assert_eq!(case.verdicts(&api, number).await, case.places, "{}", case.text);
-            let is_green = case.places.contains(&"yes");
-            assert_eq!(is_green, !case.why.is_empty(), "a green cell says why: {}", case.text);
-        }
-    });
+#[apply(with_every_store)]
+async fn a_logical_environment_has_one_verdict_in_all_places(api: Api, _: Arc<dyn Store>) {
+    api.post_control("C-1").await.created();
+    for (number, case) in LOGICAL_CASES.iter().enumerate() {
+        assert_eq!(case.verdicts(&api, number).await, case.places, "{}", case.text);
+        let is_green = case.places.contains(&"yes");
+        assert_eq!(is_green, !case.why.is_empty(), "a green cell says why: {}", case.text);
+    }
 }

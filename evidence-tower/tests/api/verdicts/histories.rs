@@ -10,7 +10,7 @@ use super::{On, Scene, Step};
 use crate::mounts::Mount;
 use crate::support::{Api, in_memory};
 
-/// What a history is evaluated by: a template, and a policy of four rules.
+/// The template and the policies of a history.
 const HISTORY_TEMPLATE: &str = "trail: {attestations: [{name: go, type: '*'}], \
                                 artifacts: [{name: app, attestations: [{name: unit, type: generic}]}]}";
 const HISTORY_RULES: [&str; 4] = [
@@ -46,7 +46,7 @@ struct Counts {
     at: usize,
 }
 
-/// What counts of a name in a scope: the newest attestation, or an override of it.
+/// Returns the attestation of a name that decides in a scope: the newest, or an override of it.
 fn counts(history: &[Step], name: &str, scope: On) -> Option<Counts> {
     let mut found: Option<Counts> = None;
     for (at, step) in history.iter().enumerate() {
