@@ -1,7 +1,6 @@
 //! Rights, and the order of checks.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,11 +10,10 @@ use evidence_core::auth::{Credential, Principal, Target};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::flows::{GetFlow, ListFlows, PutFlow};
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Created, Form, Json};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{CreateServiceAccount, PatchServiceAccount};
-use evidence_core::{Error, Evidence, EvidenceService, Operation, Settings, Store};
+use evidence_core::{Error, EvidenceService, Operation};
 use futures_util::future::join_all;
 use futures_util::stream;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -23,14 +21,12 @@ use http::{HeaderValue, Method};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, from_value, json};
+use serde_json::from_value;
 
 use crate::intercepting_store::{InterceptingStore, take_counts, take_queries};
-use crate::mounts::{Mount, SentBody};
-use crate::support::{
-    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, every_store, fixture, in_memory,
-    on_every_store,
-};
+use crate::mounts::SentBody;
+use crate::support::prelude::*;
+use crate::support::{EXPIRED, KEYS, REVOKED, every_store};
 
 #[test]
 fn without_a_valid_credential_everything_is_unauthorized() {

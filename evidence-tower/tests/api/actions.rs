@@ -1,14 +1,9 @@
 //! Actions, and the same of environments under the path that calls them notifications.
 
-use std::sync::Arc;
-
 use evidence_core::rules::egress::Egress;
-use evidence_core::{Settings, Store};
 use futures_util::future::join_all;
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::{Api, JOHN, in_memory_with};
+use crate::support::prelude::*;
 
 const ACTIONS: &str = "/actions/acme";
 const ENVIRONMENTS: &str = "/actions/acme/environments";

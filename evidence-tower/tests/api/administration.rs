@@ -5,11 +5,9 @@ use evidence_core::auth::{ApiKey, Role};
 use evidence_core::name::OrgName;
 use evidence_core::orgs::Member;
 use evidence_core::seed::Seed;
-use evidence_core::{Error, Evidence, Result, Settings};
-use serde_json::json;
+use evidence_core::{Error, Result};
 
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN, NOW, StoreUnderTest, acme, block_on, fixture, stores};
+use crate::support::prelude::*;
 
 /// Runs a case over every store, with the service behind the API.
 fn each_service(case: impl AsyncFn(Evidence, Api)) {

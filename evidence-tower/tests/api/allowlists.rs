@@ -1,21 +1,15 @@
 //! The allowlist (specification, Allowlist record; GET /allowlists/{org}).
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_core::StoreError;
 use evidence_core::allowlists::ReevaluateEnded;
 use evidence_core::background::LEASE;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
-use evidence_core::{Evidence, Settings, Store, StoreError};
-use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::intercepting_store::{Failure, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::environments::PROVENANCE;
-use crate::support::json::{FORBIDDEN, INVALID};
-use crate::support::{Api, JOHN, ManualClock, NOW, fixture, stores};
+use crate::support::prelude::*;
 
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";

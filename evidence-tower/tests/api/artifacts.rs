@@ -1,14 +1,8 @@
 //! Artifacts: reported, and looked up by fingerprint and by commit (specification, Artifacts).
 
-use std::sync::Arc;
-
-use evidence_core::Store;
 use evidence_core::id::ID_PATTERN;
-use serde_json::{Value, json};
 
-use crate::support::Api;
-use crate::support::json::INVALID;
-use crate::trails::{COMMIT, TEMPLATE};
+use crate::support::prelude::*;
 
 fn report() -> Value {
     json!({"fingerprint": "a".repeat(64), "filename": "app", "build_url": "b", "commit_url": "c"})
@@ -81,9 +75,7 @@ async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it(
     let found = json!({"artifacts": [{"history": history}]});
     api.get(&format!("/search/acme/sha/{}", "a".repeat(64))).await.expect(200, found);
     // The template that the flow has when it is reported again is the one that counts.
-    let document = ("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#);
-    let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");
-    api.put("/flows/acme/template_file").form(&[document, empty]).await.ok();
+    api.put_flow("shop").template("version: 1\n").await.ok();
     api.get(&path).await.expect(200, json!({"state": "INCOMPLETE"}));
     api.post("/artifacts/acme/shop").json(&body).await.created();
     api.get(&path).await.expect(200, json!({"state": "COMPLIANT"}));
@@ -153,8 +145,7 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused(ap
         ),
     ];
     for (change, field) in table {
-        let mut body = report();
-        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let body = with(report(), &change);
         let refused = api.post("/artifacts/acme/shop").json(&body).await.fails(400, INVALID);
         let refused: Value = serde_json::from_slice(&refused.body).unwrap();
         assert!(refused["errors"][field].is_string(), "{field}: {refused}");

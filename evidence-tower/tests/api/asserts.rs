@@ -1,14 +1,8 @@
 //! The deployment gate: an artifact asserted by its flows, by an environment, and by policies.
 
-use std::sync::Arc;
-
-use evidence_core::Store;
-use serde_json::{Value, json};
-
 use crate::bytes_read::{forget, measured};
 use crate::intercepting_store::take_counts;
-use crate::support::Api;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::prelude::*;
 
 impl Api {
     /// The assertion about artifact 1 for this query.

@@ -2,11 +2,9 @@
 //! uploaded again puts them right.
 
 use std::any::Any;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use evidence_core::blobs::CHUNK;
-use evidence_core::{Evidence, Settings};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::SchemaName;
@@ -14,12 +12,10 @@ use evidence_tower::EvidenceApi;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, ETAG, IF_NONE_MATCH};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
-use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, StoreUnderTest, fixture, stores};
+use crate::support::prelude::*;
 
 /// Damages chunks in SQLite and in PostgreSQL.
 const DAMAGES: [(&str, &str); 3] = [

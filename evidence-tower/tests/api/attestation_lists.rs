@@ -1,21 +1,15 @@
 //! Lists of attestations: of an organization, of a flow, and about commits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use evidence_core::Fact;
 use evidence_core::attestations::Attestation;
 use evidence_core::compute::{ComputePool, Job};
 use evidence_core::git::GitCommit;
 use evidence_core::id::Id;
-use evidence_core::memory::MemoryStore;
 use evidence_core::trails::Trail;
-use evidence_core::{Fact, Settings, Store};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, acme, fixture, on_every_store};
-use crate::trails::{COMMIT, TEMPLATE};
+use crate::support::prelude::*;
 use crate::unreadable::inject_all;
 
 const ALL: &str = "/attestations/acme";
@@ -141,7 +135,7 @@ async fn attestations_are_narrowed_by_all_that_is_given(api: Api) {
     let id = id.as_str().unwrap();
     let known = json!({"name": "known"}).to_string();
     let known = [("name=\"data_json\"", known.as_str())];
-    api.post("/custom-attestation-types/acme").form(&known).await.created();
+    api.post("/custom-attestation-types/acme").data(&known).await.created();
     for path in [
         format!("{ALL}?type=junit&type=custom:unknown"),
         format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=custom:unknown"),

@@ -1,15 +1,7 @@
 //! Custom attestation types (specification, Custom attestation types).
 
-use std::sync::Arc;
-
-use evidence_core::Settings;
-use evidence_core::memory::MemoryStore;
-use serde_json::{Value, json};
-
 use crate::intercepting_store::{InterceptingStore, take_queries};
-use crate::mounts::Mount;
-use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, Reply, fixture, on_every_store};
+use crate::support::prelude::*;
 
 const LIST: &str = "/custom-attestation-types/acme";
 const REVIEW: &str = "/custom-attestation-types/acme/review";
@@ -204,7 +196,11 @@ async fn the_form_needs_its_document_and_a_schema_that_is_an_object(api: Api) {
     let missing = "Field required [input: None]";
     api.post(LIST).json(full()).await.refused(400, INVALID, &[("data_json", missing)]);
     let schema = ("name=\"type_schema\"; filename=\"schema.json\"", SCHEMA);
-    api.post(LIST).form(&[schema]).await.refused(400, INVALID, &[("data_json", missing)]);
+    api.post(LIST).file("type_schema", "schema.json", SCHEMA).await.refused(
+        400,
+        INVALID,
+        &[("data_json", missing)],
+    );
     for schema in ["", "{", "[]", "null", "\"x\"", "\u{fffd}"] {
         post(&api, &full(), Some(schema)).await.refuses_field(400, "type_schema");
     }
@@ -273,12 +269,11 @@ async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept(api: Api) {
 async fn reading_takes_any_role_and_writing_the_right_to_write(api: Api) {
     post(&api, &full(), None).await.created();
     let document = full().to_string();
-    let form = [("name=\"data_json\"", document.as_str())];
     for role in ["reader-key", "snapshotter-key"] {
-        assert_eq!(api.post(LIST).key(role).form(&form).await.message(403), FORBIDDEN, "{role}");
+        assert_eq!(api.post(LIST).key(role).data(&document).await.message(403), FORBIDDEN, "{role}");
         api.get(REVIEW).key(role).await.ok();
     }
-    api.post(LIST).key("member-key").form(&form).await.created();
+    api.post(LIST).key("member-key").data(&document).await.created();
     assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
     assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
     assert_eq!(api.get("/custom-attestation-types/nowhere").await.message(404), "Organization not found");

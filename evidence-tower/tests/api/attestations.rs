@@ -1,19 +1,13 @@
 //! Attestations: added with files, read back, downloaded (specification, Attestations).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::ready;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, StoreUnderTest, fixture, stores};
-use crate::trails::{COMMIT, TEMPLATE};
+use crate::support::prelude::*;
 
 /// The pull request of the specification's example: approvers with `author`, commits with `sha`.
 fn pull_request() -> Value {
@@ -131,8 +125,7 @@ async fn what_could_improve_a_verdict_is_never_skipped(api: Api) {
         ),
     ];
     for (kind, claim, field) in table {
-        let mut sent = json!({"attestation_name": "checked"});
-        sent.as_object_mut().unwrap().extend(claim.as_object().unwrap().clone());
+        let sent = with(json!({"attestation_name": "checked"}), &claim);
         api.attest(kind, &sent).await.refuses_field(400, field);
     }
 }
@@ -251,8 +244,7 @@ async fn issues_scans_and_analyses_decide_by_what_they_found(api: Api) {
         ),
     ];
     for (kind, claim, is_compliant, mut answered) in table {
-        let mut body = json!({"attestation_name": kind});
-        body.as_object_mut().unwrap().extend(claim.as_object().unwrap().clone());
+        let body = with(json!({"attestation_name": kind}), &claim);
         api.attest(kind, &body).await.expect_exactly(201, json!("OK"));
         answered["attestation_type"] = json!(kind);
         answered["is_compliant"] = json!(is_compliant);
@@ -374,12 +366,7 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short(api:
             "version: 1\ntrail:\n  attestations:\n  - {{name: bill, type: '{sbom}'}}\n  - {{name: scan, type: '{sarif}'}}\n  artifacts:\n  - {{name: app}}\n"
         );
         let document = json!({"name": flow, "description": ""}).to_string();
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
-        api.put("/flows/acme/template_file")
-            .data(&document)
-            .file("template_file", "t.yml", template.as_str())
-            .await
-            .created();
+        api.put("/flows/acme/template_file").data(&document).template(template.as_str()).await.created();
         let policy = format!(
             "_schema: https://example.com/v1\nartifacts: {{attestations: [{{type: '{sbom}'}}, {{type: '{sarif}'}}]}}"
         );
@@ -591,8 +578,7 @@ async fn the_document_is_closed_and_validated(api: Api) {
         (json!({"description": 1}), "description"),
     ];
     for (change, field) in table {
-        let mut body = json!({"attestation_name": "bar", "is_compliant": true});
-        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let body = with(json!({"attestation_name": "bar", "is_compliant": true}), &change);
         api.attest("generic", &body).await.refuses_field(400, field);
     }
     api.get("/flows/acme/shop").await.fails(404, "Flow not found");
@@ -646,11 +632,10 @@ async fn reads_of_what_is_not_there(api: Api) {
 async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive(api: Api) {
     let body = |name: &str| json!({"attestation_name": name, "is_compliant": true}).to_string();
     let path = "/attestations/acme/shop/trail/t/generic";
-    let one = ("name=\"attachment_file\"; filename=\"dir/report.txt\"", "hello");
     let text = ("name=\"attachment_file\"", "plain words");
     let second = ("name=\"attachment_file.7\"; filename=\"b.txt\"", "second");
     let first = ("name=\"attachment_file.0\"; filename=\"a.txt\"", "first");
-    api.post(path).form(&[one, ("name=\"data_json\"", &body("one"))]).await.created();
+    api.post(path).file("attachment_file", "dir/report.txt", "hello").data(&body("one")).await.created();
     api.post(path).form(&[("name=\"data_json\"", &body("text")), text]).await.created();
     api.post(path).form(&[second, ("name=\"data_json\"", &body("many")), text, first]).await.created();
     api.post(path)
@@ -707,9 +692,7 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
         let lenient = Api::new(Evidence::new(noting, Settings::default()), Mount::Tower, name).await;
         lenient.flow("shop", TEMPLATE).await;
         let attest = |api: &Api, flow: &str, more: Value| {
-            let mut document = json!({"attestation_name": "scan", "is_compliant": true});
-            document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
+            let document = with(json!({"attestation_name": "scan", "is_compliant": true}), &more);
             api.attest_in(flow, "t", "generic").data(&document).file("attachment_file", "a.txt", "evidence")
         };
         let repo = json!({"repo_info": {"name": "tags", "url": "https://git.example.com/tags"}});

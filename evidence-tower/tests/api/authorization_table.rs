@@ -7,12 +7,9 @@ use evidence_core::auth::{ApiKey, Role};
 use evidence_core::seed::Seed;
 use http::Method;
 use http::header::AUTHORIZATION;
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
 use crate::operation_paths::{self, routes};
-use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
-use crate::trails::COMMIT;
+use crate::support::{EXPIRED, KEYS, REVOKED};
 
 /// The callers that get a response other than 401, 403 or 404 `Organization not found`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,6 +34,7 @@ enum Sent {
     Json(&'static str),
     Form(&'static str, &'static str),
 }
+use crate::support::prelude::*;
 use Sent::{Form, Json, Nothing};
 
 /// A row of the table.
@@ -326,8 +324,7 @@ impl World {
         }
         api.report_running("prod", &[]).await.created();
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
-        let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
-        api.post("/custom-attestation-types/acme").form(&review).await.created();
+        api.post("/custom-attestation-types/acme").data(json!({"name": "review"})).await.created();
         api.post_control("c1").await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let key =
@@ -345,7 +342,7 @@ impl World {
             let document = r#"{"attestation_name": "bar", "is_compliant": true}"#;
             let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
             api.attest_in(flow, "t", "generic")
-                .data(document)
+                .data(&document)
                 .file("attachment_file", "a.txt", "hello")
                 .await
                 .created();
@@ -356,7 +353,7 @@ impl World {
         }
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
-        api.attest_in("shop", "t", "system").data(decision).await.created();
+        api.attest_in("shop", "t", "system").data(&decision).await.created();
         let Json(allowance) = ALLOWANCE else { unreachable!() };
         api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();

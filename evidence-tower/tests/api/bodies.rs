@@ -1,20 +1,18 @@
 //! Bodies that are wrong in every way: each is refused with an answer, early, and by name.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use evidence_core::api;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
-use evidence_core::{Limits, api};
 use http::Method;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
-use crate::mounts::{Mount, SentBody};
-use crate::support::{Api, in_memory, on_every_mount};
+use crate::mounts::SentBody;
+use crate::support::prelude::*;
 
 /// An operation that reads a body of one kind, with a path that fits.
 struct Reads {

@@ -1,10 +1,6 @@
 //! Builds: the first report of each artifact, listed and counted.
 
-use serde_json::{Value, json};
-
-use crate::support::environments::fingerprint;
-use crate::support::json::{FORBIDDEN, fields};
-use crate::support::{Api, JOHN, on_every_store};
+use crate::support::prelude::*;
 
 const LIST: &str = "/builds/acme";
 const STATISTICS: &str = "/builds/acme/statistics";

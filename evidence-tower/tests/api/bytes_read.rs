@@ -1,17 +1,12 @@
 //! How much answers read: what they show and what they rest on, and not all that lies beside it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::FutureExt;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{Answered, Call, InterceptingStore, take_counts};
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// A service that remembers nothing yet, over a store that notes how large its answers are.
 pub(crate) async fn measured(store: &Arc<dyn Store>) -> (Api, Answered) {
@@ -249,10 +244,12 @@ async fn lists_of_policies_and_of_types_read_a_few_at_a_time(api: Api, store: Ar
     let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
     for name in &names {
         let document = json!({"name": name, "description": "ü".repeat(60_000)}).to_string();
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::support::environments::PROVENANCE);
-        api.put("/policies/acme").form(&[("name=\"payload\"", &document), file]).await.created();
-        let form = [("name=\"data_json\"", &*document)];
-        api.post("/custom-attestation-types/acme").form(&form).await.created();
+        api.put("/policies/acme")
+            .payload(&document)
+            .file("policy_file", "p.yml", crate::support::environments::PROVENANCE)
+            .await
+            .created();
+        api.post("/custom-attestation-types/acme").data(&document).await.created();
     }
     for environment in ["prod", "a"] {
         api.post(&format!("/environments/acme/{environment}/policies"))

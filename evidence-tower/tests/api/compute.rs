@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::future::IntoFuture;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use evidence_core::blobs::CHUNK;
@@ -12,15 +12,12 @@ use evidence_tower::EvidenceApi;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use crate::faults::Log;
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
+use crate::support::prelude::*;
 use crate::support::stubs::StubBlobs;
-use crate::support::{Api, Ask, JANE, JOHN, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
@@ -103,8 +100,6 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
     let long = template(200);
     let with_template = ("name=\"template_file\"; filename=\"t.yml\"", long.as_str());
     let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-    let policy =
-        [("name=\"payload\"", "{\"name\": \"p\"}"), ("name=\"policy_file\"; filename=\"p.yml\"", &padded)];
     let kind = json!({"name": "scan", "description": ""}).to_string();
     let schema = json!({"description": "x".repeat(100 << 10)}).to_string();
     let kind =
@@ -115,13 +110,8 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
     let user_data = json!({"x": "x".repeat(100 << 10)});
     let junit =
         json!({"attestation_name": "unit", "junit_results": suites, "user_data": user_data}).to_string();
-    let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+    let scan = json!({"attestation_name": "scan", "is_compliant": true});
     let file = fingerprint('f').repeat(1 << 10);
-    let files = [
-        ("name=\"data_json\"", scan.as_str()),
-        ("name=\"attachment_file.1\"; filename=\"a\"", &file),
-        ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
-    ];
     let table: [(&str, Ask, u16); 9] = [
         ("a PDF", api.get("/trails/acme/web/t/audit_pdf"), 200),
         (
@@ -130,11 +120,23 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
             200,
         ),
         ("a trail's template", api.put("/trails/acme/web").form(&[(t.0, &t.1), with_template]), 200),
-        ("a policy", api.put("/policies/acme").form(&policy), 201),
-        ("a type's schema", api.post("/custom-attestation-types/acme").form(&kind), 201),
+        ("a policy", api.policy("p", &padded), 201),
+        (
+            "a type's schema",
+            api.post("/custom-attestation-types/acme").data(&kind).file("type_schema", "s.json", &schema),
+            201,
+        ),
         ("a form", api.attest_in("web", "t", "junit").data(&junit), 201),
         ("a long history", api.get("/trails/acme/web/t"), 200),
-        ("an archive", api.attest_in("web", "t", "generic").form(&files), 201),
+        (
+            "an archive",
+            api.attest_in("web", "t", "generic").data(&scan).file("attachment_file.1", "a", &file).file(
+                "attachment_file.2",
+                "b",
+                "short",
+            ),
+            201,
+        ),
         ("a report", api.put("/environments/acme/prod/report/docker").json(report(1_000)), 201),
     ];
     for (what, ask, status) in table {
@@ -174,9 +176,7 @@ async fn what_a_long_template_asks_for_is_evaluated_off_the_runtime_however_litt
     // So short that no answer is long JSON.
     let line = |n| format!("  - {{name: c{n}, type: '*'}}\n");
     let long = format!("trail:\n  attestations:\n{}", (0..260).map(line).collect::<String>());
-    let document = json!({"name": "web", "description": ""}).to_string();
-    let parts = [("name=\"data_json\"", &*document), ("name=\"template_file\"; filename=\"t.yml\"", &long)];
-    let put = api.put("/flows/acme/template_file").form(&parts);
+    let put = api.put_flow("web").template(&long);
     answered_meanwhile(&api, &pool, put).await.0.ok();
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
@@ -271,7 +271,7 @@ async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_
     api.given_environments("docker", &["prod"]).await;
     let kind = |number: usize| {
         let kind = json!({"name": format!("scan{number}"), "evaluator": {"rules": [".ok"]}}).to_string();
-        api.post("/custom-attestation-types/acme").data(kind).file(
+        api.post("/custom-attestation-types/acme").data(&kind).file(
             "type_schema",
             "s.json",
             r#"{"type": "object"}"#,
@@ -279,7 +279,7 @@ async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_
     };
     let attest = |number: usize| {
         let data = json!({"attestation_name": "a", "type_name": format!("scan{number}"), "attestation_data": {"ok": true}});
-        api.attest_in("web", "t", "custom").data(data)
+        api.attest_in("web", "t", "custom").data(&data)
     };
     // The first attestations compile the types again; the second ones are evaluated at once.
     let cases: [(&str, &dyn Fn(usize) -> Ask); 3] = [
@@ -327,11 +327,7 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
 /// Fills the pool: one has its slot, and as many wait as may.
 async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> {
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-    let policy = [
-        ("name=\"payload\"", "{\"name\": \"other\"}"),
-        ("name=\"policy_file\"; filename=\"p.yml\"", long.as_str()),
-    ];
-    let asks = (0..MAX_WAITING + 2).map(|_| api.put("/policies/acme").form(&policy).into_future());
+    let asks = (0..MAX_WAITING + 2).map(|_| api.policy("other", long).into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     asks.next().await.expect("the one that is refused").expect(503, json!({}));
     asks
@@ -381,11 +377,7 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         assert!(!log.text().contains("ERROR"), "{}", log.text());
         drop(logging);
         let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-        let policy = [
-            ("name=\"payload\"", "{\"name\": \"p\"}"),
-            ("name=\"policy_file\"; filename=\"p.yml\"", &padded),
-        ];
-        let put = api.put("/policies/acme").form(&policy).into_future();
+        let put = api.policy("p", &padded).into_future();
         in_turn(&pool, pdfs, put).await.created();
     }
 }
@@ -426,10 +418,7 @@ async fn a_write_that_was_recorded_is_answered_however_much_waits() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
-    let put = |text: &str| {
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", text);
-        api.put("/policies/acme").form(&[("name=\"payload\"", "{\"name\": \"p\"}"), file])
-    };
+    let put = |text: &str| api.policy("p", text);
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(100 << 10));
     let (reply, jobs) = answered_meanwhile(&api, &pool, put(&long)).await;
     assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
@@ -445,10 +434,8 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
     let pool = Held { slots: 1, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
-    let document = json!({"name": "web", "description": ""}).to_string();
     let long = format!("version: 1\n# {}\n", "x".repeat(100 << 10));
-    let parts = [("name=\"data_json\"", &*document), ("name=\"template_file\"; filename=\"t.yml\"", &long)];
-    let put = api.put("/flows/acme/template_file").form(&parts).into_future();
+    let put = api.put_flow("web").template(&long).into_future();
     in_turn(&pool, FuturesUnordered::new(), put).await.created();
     for trail in ["t", "u", "v"] {
         api.begin("web", &json!({"name": trail})).await.created();
@@ -486,7 +473,7 @@ async fn files_and_their_archive_are_never_in_memory_whole() {
     let text: String = (0..4 * CHUNK / 64).map(digest).collect();
     let attest = api.attest_in("web", "t", "generic");
     let attest = attest.data(json!({"attestation_name": "scan", "is_compliant": true}));
-    attest.file("attachment_file.1", "a", text).file("attachment_file.2", "b", "short").await.created();
+    attest.file("attachment_file.1", "a", &text).file("attachment_file.2", "b", "short").await.created();
     let longest = longest.load(Ordering::Relaxed);
     assert!((1..=CHUNK).contains(&longest), "{longest}");
 }

@@ -2,27 +2,23 @@
 //! which they come through, no request is answered with a server error, and the ledger is consistent: each decision
 //! rests on the state that the ledger has before it, no update undoes another, no number is missing, and time never goes back.
 
-use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_core::RecordKind;
 use evidence_core::auth::ApiKey;
-use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, RecordKind, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::ledger_checker::LedgerChecker;
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, Counter, JANE, ManualClock, NOW, acme, stores};
+use crate::support::Counter;
+use crate::support::prelude::*;
 
 /// Goes on by a millisecond with each reading, and is five seconds behind at every third.
 #[derive(Default)]
@@ -102,8 +98,7 @@ impl Client {
     /// A version of a policy.
     fn policy(&self, name: &str, number: usize) -> Ask {
         let (payload, text) = (json!({ "name": name }).to_string(), policy_text(number));
-        let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text.as_str());
-        self.api().put("/policies/acme").form(&[("name=\"payload\"", &payload), file])
+        self.api().put("/policies/acme").payload(&payload).file("policy_file", "p.yaml", &text)
     }
 
     fn attach(&self, environment: &str, policy: &str) -> Ask {
@@ -125,12 +120,7 @@ impl Client {
     fn flow(&self, name: &str, number: usize) -> Ask {
         let document = json!({"name": name, "description": ""}).to_string();
         let template = format!("version: 1\n# {number}\n");
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
-        self.api().put("/flows/acme/template_file").data(&document).file(
-            "template_file",
-            "t.yml",
-            template.as_str(),
-        )
+        self.api().put("/flows/acme/template_file").data(&document).template(template.as_str())
     }
 
     fn begin(&self, flow: &str, trail: &str) -> Ask {

@@ -1,19 +1,12 @@
 //! Controls: created once, found by their identifiers, changed version by version.
 
-use std::sync::Arc;
-
 use evidence_core::environments::Environment;
 use evidence_core::id::Id;
-use evidence_core::memory::MemoryStore;
 use evidence_core::policies::{Policy, PolicyVersion};
-use evidence_core::{Current, Fact, Settings, Store};
-use serde_json::{Value, json};
+use evidence_core::{Current, Fact};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};
-use crate::mounts::Mount;
-use crate::support::environments::PROVENANCE;
-use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, fixture, in_memory};
+use crate::support::prelude::*;
 use crate::unreadable::inject;
 
 const LIST: &str = "/controls/acme";
@@ -440,11 +433,11 @@ async fn environments_are_covered_by_the_latest_versions_of_their_policies(api: 
 #[apply(on_every_store)]
 async fn decisions_about_a_control_are_listed_and_read_one_by_one(api: Api) {
     let decide = |control: &str, is_compliant: bool, more: Value| {
-        let mut decision = json!({
+        let decision = json!({
             "attestation_name": "reviewed", "type_name": "decision", "control": control,
             "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
         });
-        decision.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let decision = with(decision, &more);
         api.attest("system", &decision)
     };
     decide("SDLC-4", false, json!({})).await.created();

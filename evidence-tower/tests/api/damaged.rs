@@ -2,28 +2,21 @@
 //! told, and no verdict is better for what was left out.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::Role;
-use evidence_core::memory::MemoryStore;
 use evidence_core::name::OrgName;
-use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::SchemaName;
 use futures_util::FutureExt;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::faults::Log;
 use crate::intercepting_store::InterceptingStore;
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, StoreUnderTest, block_on, fixture, stores};
-use crate::trails::TEMPLATE;
+use crate::support::prelude::*;
 
 /// The damage to a ledger entry.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -512,7 +505,7 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
             let api = server().await;
             api.get("/flows/acme/shop").await.expect(200, json!({"template": ""}));
             let again = if of_flow {
-                api.put_flow("acme", "shop", TEMPLATE)
+                api.put_flow("shop").template(TEMPLATE)
             } else {
                 api.begin_with("shop", "t", TEMPLATE)
             };

@@ -1,10 +1,6 @@
 //! Deployments: what began to run where, listed and counted.
 
-use serde_json::{Value, json};
-
-use crate::support::environments::fingerprint;
-use crate::support::json::fields;
-use crate::support::{Api, on_every_store};
+use crate::support::prelude::*;
 
 const LIST: &str = "/deployments/acme";
 /// When everything is reported.

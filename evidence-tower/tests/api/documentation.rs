@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use evidence_core::api;
 use evidence_core::operation::{Operation, Visitor};
 use evidence_tower::openapi;
-use serde_json::{Value, json};
 
-use crate::support::Api;
+use crate::support::prelude::*;
 
 #[derive(Default)]
 struct Operations(Vec<(&'static str, String, &'static str)>);

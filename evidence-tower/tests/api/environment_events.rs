@@ -1,17 +1,12 @@
 //! Events of environments: their logs as pages and as files, differences between snapshots, and replaced artifacts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
-use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
-use evidence_core::{Evidence, Settings};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{Api, Counter, JANE, ManualClock, Reply};
+use crate::support::Counter;
+use crate::support::prelude::*;
 
 const EVENTS: &str = "/environments/acme/prod/events";
 const LOG: &str = "/environments/acme/prod/auditlog";

@@ -1,9 +1,6 @@
 //! Environments changed, renamed and archived, and policies detached from them.
 
-use serde_json::{Value, json};
-
-use crate::support::Api;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::prelude::*;
 
 const PROD: &str = "/environments/acme/prod";
 

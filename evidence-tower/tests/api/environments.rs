@@ -1,17 +1,10 @@
 //! Environments, end to end: the specification's rows for joining and attaching, and the upsert, list and look-up
 //! around them.
 
-use std::sync::Arc;
-
-use evidence_core::Settings;
 use evidence_core::fact::Fact;
-use evidence_core::memory::MemoryStore;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_counts};
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, NOW, fixture, on_every_store};
+use crate::support::prelude::*;
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 /// A policy that asks for nothing.

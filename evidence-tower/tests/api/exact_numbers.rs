@@ -1,13 +1,9 @@
 //! Numbers in free-form JSON come back as the characters that were sent, however long, from every field that takes such
 //! JSON: in answers, in the ledger, and after the tables were made again.
 
-use std::sync::Arc;
-
-use evidence_core::Store;
 use evidence_tower::openapi;
-use serde_json::{Value, json};
 
-use crate::support::{Api, acme};
+use crate::support::prelude::*;
 use crate::text_limits::{body_schema, branches, fingerprint, is, operations, prepare, requests};
 
 /// Numbers that no binary type keeps, or that one writes in another way.
@@ -60,9 +56,11 @@ async fn send_all(api: &Api) -> Vec<String> {
         fields.extend(found);
     }
     let schema = format!("{{\n  {}\n}}", numbers("type_schema"));
-    let parts =
-        [("name=\"data_json\"", r#"{"name":"exact"}"#), ("name=\"type_schema\"; filename=\"s\"", &schema)];
-    api.post("/custom-attestation-types/acme").form(&parts).await.created();
+    api.post("/custom-attestation-types/acme")
+        .data(json!({"name":"exact"}))
+        .file("type_schema", "s", &schema)
+        .await
+        .created();
     fields.push("type_schema".to_owned());
     fields
 }

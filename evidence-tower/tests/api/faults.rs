@@ -3,28 +3,26 @@
 use std::future::IntoFuture;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::blobs::CHUNK;
-use evidence_core::memory::MemoryStore;
-use evidence_core::{Error, Evidence, EvidenceService, Operation, Result, Settings, StoreError};
+use evidence_core::{Error, EvidenceService, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
 use http_body_util::{BodyExt, Empty};
-use serde_json::json;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::{MOUNTS, Mount};
+use crate::mounts::MOUNTS;
+use crate::support::prelude::*;
 use crate::support::stubs::{StubBlobs, decorates};
-use crate::support::{Api, JANE, fixture, in_memory};
 
 const SECRET: &str = "password=hunter2";
 
@@ -188,7 +186,7 @@ async fn a_503_to_a_write_of_which_a_part_was_recorded_says_that_the_outcome_is_
 async fn given_attachment(api: &Api, content: &str) -> String {
     let attest = api.attest_in("shop", "t", "generic");
     let attest = attest.data(json!({"attestation_name": "one", "is_compliant": true}));
-    attest.file("attachment_file", "report.txt", content).await.created();
+    attest.file("attachment_file", "report.txt", &content).await.created();
     let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
     let id = found[0]["attestation_id"].as_str().unwrap();
     format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")

@@ -1,25 +1,20 @@
 //! Flows, end to end.
 
-use std::sync::Arc;
-
-use evidence_core::Settings;
-use evidence_core::memory::MemoryStore;
-use serde_json::{Value, json};
-
 use crate::intercepting_store::{InterceptingStore, take_counts};
-use crate::mounts::Mount;
-use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, Reply, fixture};
+use crate::support::prelude::*;
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: jira\n      type: jira\n";
 
 #[apply(on_every_store)]
 async fn a_flow_is_put_got_and_listed(api: Api) {
-    let document = ("name=\"data_json\"", r#"{"name": "web", "description": "The site"}"#);
-    let put = api.put("/flows/acme/template_file").form(&[document]).await;
+    let put = api.put_flow("web").with(json!({"description": "The site"})).await;
     put.expect_exactly(201, "OK");
-    let template = ("name=\"template_file\"; filename=\"template.yml\"", TEMPLATE);
-    let put = api.put("/flows/acme/template_file").key("member-key").form(&[template, document]).await;
+    let put = api
+        .put("/flows/acme/template_file")
+        .key("member-key")
+        .template(TEMPLATE)
+        .data(json!({"name": "web", "description": "The site"}))
+        .await;
     put.expect_exactly(200, "OK");
 
     let flow = json!({"name": "web", "description": "The site", "visibility": "private", "org": "acme", "template": TEMPLATE, "tags": {}});
@@ -247,9 +242,7 @@ async fn older_clients_put_a_flow_with_a_list_of_names(api: Api) {
     api.get(&path).await.expect(200, json!({"state": "INCOMPLETE"}));
 
     // A template in the place of the list, and a list in the place of a template.
-    let document = ("name=\"data_json\"", r#"{"name": "web", "description": ""}"#);
-    let template = ("name=\"template_file\"; filename=\"t.yml\"", TEMPLATE);
-    api.put("/flows/acme/template_file").form(&[document, template]).await.expect_exactly(200, "OK");
+    api.put_flow("web").template(TEMPLATE).await.expect_exactly(200, "OK");
     api.get("/flows/acme/web").await.expect(200, json!({"template": TEMPLATE}));
     let empty = json!({"name": "web", "description": "", "visibility": "public", "template": []});
     api.put("/flows/acme").json(empty).await.ok();
@@ -263,8 +256,7 @@ async fn older_clients_put_a_flow_with_a_list_of_names(api: Api) {
     ] {
         api.put("/flows/acme").json(&body).await.refused(400, INVALID, &[(field, text)]);
     }
-    let list = ("name=\"template_file\"; filename=\"t.yml\"", r#"["unit-test"]"#);
-    let ask = api.put("/flows/acme/template_file").form(&[document, list]);
+    let ask = api.put_flow("web").template(r#"["unit-test"]"#);
     ask.await.refuses_field(400, "template_file");
 }
 

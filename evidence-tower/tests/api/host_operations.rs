@@ -17,19 +17,18 @@ use evidence_core::operation::{
 use evidence_core::page::PerPage;
 use evidence_core::schemas::GetFlowTemplateSchema;
 use evidence_core::service::Context;
-use evidence_core::{Error, EvidenceService, Limits, Operation, Result, StoreError};
+use evidence_core::{Error, EvidenceService, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, acme, in_memory};
+use crate::mounts::MOUNTS;
+use crate::support::prelude::*;
 
 struct Host;
 

@@ -2,14 +2,13 @@
 
 use async_trait::async_trait;
 use evidence_core::auth::Principal;
-use evidence_core::{Error, Evidence, Result};
+use evidence_core::{Error, Result};
 use evidence_tower::{Authenticator, EvidenceApi};
 use http::header::{COOKIE, HeaderValue};
 use http::request::Parts;
-use serde_json::json;
 
 use crate::mounts::MOUNTS;
-use crate::support::{Api, in_memory};
+use crate::support::prelude::*;
 
 /// Believes a cookie that is a user's name.
 struct Cookies(Evidence);

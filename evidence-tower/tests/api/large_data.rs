@@ -1,21 +1,16 @@
 //! Data of attestations above 64 KiB: stored once by digest, read by the answer about one attestation, and by no list.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use evidence_core::attestations::Details;
 use evidence_core::digest::sha256_hex;
 use evidence_core::fact::Fact;
-use evidence_core::{Limits, Settings, Store};
 use evidence_tower::EvidenceApi;
 use futures_util::future::join_all;
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::bytes_read::{expect_at_most, forget, measured};
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, acme, in_memory_with, with_every_store};
+use crate::support::prelude::*;
 
 /// Data whose JSON has so many bytes.
 fn data(bytes: usize) -> Value {

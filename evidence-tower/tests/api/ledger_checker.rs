@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence_core::Fact;
 use evidence_core::actions::Action;
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
@@ -14,10 +15,8 @@ use evidence_core::repos::Repo;
 use evidence_core::snapshots::{AppliedPolicy, Snapshot};
 use evidence_core::time::Timestamp;
 use evidence_core::trails::Trail;
-use evidence_core::{Fact, Store};
-use serde_json::Value;
 
-use crate::support::Api;
+use crate::support::prelude::*;
 
 /// The state of an organization after the facts so far, and what did not fit.
 #[derive(Default)]

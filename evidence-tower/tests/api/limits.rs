@@ -1,16 +1,8 @@
 //! How much the API takes in: what a host sets is what is taken, and what is refused stores nothing.
 
-use std::sync::Arc;
-
 use evidence_core::limits::Unit;
-use evidence_core::memory::MemoryStore;
-use evidence_core::{Evidence, Limits, Settings};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::json::INVALID;
-use crate::support::{Api, fixture, in_memory_with};
+use crate::support::prelude::*;
 
 async fn limited(limits: Limits) -> Api {
     Api::new(in_memory_with(Settings { limits, ..Settings::default() }).await, Mount::Tower, "memory").await
@@ -123,10 +115,10 @@ async fn every_size_is_the_one_that_the_host_sets() {
     };
     let text = |start: &str, size: usize| format!("{start}{}", "#".repeat(size - start.len()));
 
-    let flow = |template: &str| api.put_flow("web").file("template_file", "t", template);
+    let flow = |template: &str| api.put_flow("web").template(&template);
     flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
-    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).file("template_file", "t", template);
+    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).template(&template);
     trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let policy = "_schema: https://example.com/schemas/policy/v1\n";
@@ -155,7 +147,7 @@ async fn every_size_is_the_one_that_the_host_sets() {
     let attest = |document: usize, file: usize| {
         let data = json!({"attestation_name": "x", "is_compliant": true}).to_string();
         let data = format!("{data}{}", " ".repeat(document - data.len()));
-        api.attest_in("web", "t", "generic").data(data).file("attachment_file", "f", "x".repeat(file))
+        api.attest_in("web", "t", "generic").data(&data).file("attachment_file", "f", "x".repeat(file))
     };
     attest(101, 1).await.expect_exactly(413, too_large("data_json", 100));
     attest(100, (2 << 20) + 1).await.expect_exactly(413, json!({"message": "File size exceeds 2MB limit"}));
@@ -313,8 +305,7 @@ async fn the_sizes_of_parts_are_those_that_the_host_sets() {
 #[tokio::test]
 async fn a_template_over_100_mb_is_a_file_that_is_too_large() {
     let template = "x".repeat((100 << 20) + 1);
-    let file = ("name=\"template_file\"; filename=\"t\"", template.as_str());
-    let reply = limited(Limits::default()).await.put("/flows/acme/template_file").form(&[file]).await;
+    let reply = limited(Limits::default()).await.put("/flows/acme/template_file").template(&template).await;
     reply.expect_exactly(413, json!({"message": "File size exceeds 100MB limit"}));
 }
 

@@ -1,15 +1,9 @@
 //! Snapshots of logical environments: those of their members, and one for each change of the members that shows.
 
-use std::sync::Arc;
-
 use evidence_core::id::SystemRandom;
 use evidence_core::time::Clock;
-use evidence_core::{Evidence, Settings, Store};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, ManualClock, StoreUnderTest, fixture, stores};
+use crate::support::prelude::*;
 
 /// A policy that asks for a test.
 const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  attestations:\n    - name: test\n      type: generic\n";

@@ -1,8 +1,8 @@
 //! The job that notifies, by what a sender of the host is given: over every store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,20 +10,16 @@ use evidence_core::actions::Destination;
 use evidence_core::background::Background;
 use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::memory::MemoryStore;
 use evidence_core::notifications::{Delivery, Message, NotSent, Notify, Sender, replay};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore, take_counts, take_queries};
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, JOHN, ManualClock, NOW, TEST_TIMEOUT, acme, fixture, stores};
+use crate::support::TEST_TIMEOUT;
+use crate::support::prelude::*;
 
 const ENVIRONMENTS: &str = "/actions/acme/environments";
 

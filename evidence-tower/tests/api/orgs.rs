@@ -1,16 +1,9 @@
 //! Organizations, and the schema that belongs to none.
 
-use std::sync::Arc;
-
 use evidence_core::auth::Role;
-use evidence_core::memory::MemoryStore;
-use evidence_core::{Evidence, Settings, Store};
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};
-use crate::mounts::Mount;
-use crate::support::json::FORBIDDEN;
-use crate::support::{Api, JANE, JOHN, fixture};
+use crate::support::prelude::*;
 
 #[apply(on_every_store)]
 async fn an_organization_tells_its_kind_and_when_it_was_made(api: Api) {

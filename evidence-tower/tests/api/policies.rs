@@ -2,23 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use evidence_core::background::LEASE;
-use evidence_core::memory::MemoryStore;
 use evidence_core::policies::Reevaluate;
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::FutureExt;
-use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore, take_queries};
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact};
-use crate::support::{Api, NOW, acme, fixture, stores};
+use crate::support::prelude::*;
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
@@ -52,8 +46,7 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts(api: Api, sto
     for n in 1000..1120 {
         let text = format!("{EMPTY}# {n}\n");
         let payload = json!({"name": "p", "description": n.to_string()}).to_string();
-        let parts = [("name=\"payload\"", payload.as_str()), ("name=\"policy_file\"; filename=\"p\"", &text)];
-        api.put("/policies/acme").form(&parts).await.ok();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p", &text).await.ok();
         let repo = json!({"name": format!("a/{n}"), "url": format!("https://e/{n}")});
         let trail = json!({"name": "t", "description": n.to_string(), "repo_info": repo});
         let written = api.begin("shop", &trail).await;
@@ -122,8 +115,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger(api: Api, store: Arc<dy
     api.put_policy("p", EMPTY).await.created();
     let put = |description: &str, comment: &str| {
         let payload = json!({"name": "p", "description": description, "comment": comment}).to_string();
-        let parts = [("name=\"payload\"", payload.as_str()), ("name=\"policy_file\"; filename=\"p\"", EMPTY)];
-        api.put("/policies/acme").form(&parts)
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p", EMPTY)
     };
     for (description, comment) in [("a", "told why"), ("a", "told why"), ("b", "")] {
         put(description, comment).await.ok();
@@ -161,12 +153,11 @@ async fn a_policy_that_cannot_be_read_or_kept_is_refused(api: Api) {
     ];
     for (payload, field, text) in table {
         let refused = json!({"message": "Input payload validation failed", "errors": {field: text}});
-        let put = api.put("/policies/acme").form(&[("name=\"payload\"", &payload.to_string())]).await;
+        let put = api.put("/policies/acme").payload(&payload).await;
         put.expect_exactly(400, refused);
     }
-    let file = ("name=\"policy_file\"; filename=\"p.yml\"", EMPTY);
     let missing = json!({"errors": {"payload": "Field required [input: None]"}});
-    api.put("/policies/acme").form(&[file]).await.expect(400, missing);
+    api.put("/policies/acme").file("policy_file", "p.yml", EMPTY).await.expect(400, missing);
     api.get("/policies/acme").await.expect_exactly(200, json!([]));
 }
 

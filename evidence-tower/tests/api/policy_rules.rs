@@ -1,19 +1,15 @@
 //! Environments whose policies ask for attestations, decisions about controls, and under conditions: from the text that is
 //! put, over what is reported, to what snapshots say of it for good.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use evidence_core::Fact;
 use evidence_core::environments::replay;
 use evidence_core::snapshots::Snapshot;
-use evidence_core::{Evidence, Fact, Settings, Store};
 use futures_util::FutureExt;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, acme, with_every_store};
+use crate::support::prelude::*;
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 const RUNNING: [ReportedArtifact<'static>; 1] = [('1', &[10])];

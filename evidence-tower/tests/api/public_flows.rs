@@ -1,22 +1,16 @@
 //! Public flows for callers of other organizations: records of the flow, and nothing of environments.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use evidence_core::api;
 use evidence_core::auth::Scope;
-use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Operation, Visitor};
-use evidence_core::{Evidence, Settings, Store, api};
 use futures_util::FutureExt;
 use http::header::ETAG;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::environments::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, fixture};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// The operations that a stranger may call.
 #[derive(Default)]
@@ -63,7 +57,6 @@ async fn given_an_open_flow(api: &Api) {
         json!({"attestation_name": "bar", "is_compliant": true}),
         json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint('a')}),
     ] {
-        let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
         api.attest_in("open", "t", "generic")
             .data(&about)
             .file("attachment_file", "a.txt", "hello")
@@ -173,11 +166,7 @@ async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived(api: Api) {
     ] {
         assert_eq!(put(JANE, document).await.message(404), "Flow not found");
     }
-    let with_template = api.put_flow(name).with(json!({"visibility": "private"})).file(
-        "template_file",
-        "t.yml",
-        "version: 1",
-    );
+    let with_template = api.put_flow(name).with(json!({"visibility": "private"})).template("version: 1");
     assert_eq!(with_template.await.message(404), "Flow not found");
     assert_eq!(visibility().await, json!("public"));
 }
@@ -200,7 +189,7 @@ async fn a_stranger_is_not_shown_a_private_flow_that_takes_the_name_of_a_public_
                     let private = json!({"name": "open", "description": "secret", "visibility": "private"});
                     let form = [("name=\"data_json\"", private.to_string())];
                     let form = form.each_ref().map(|(name, text)| (*name, text.as_str()));
-                    changing.put("/flows/acme/template_file").form(&form).await.created();
+                    changing.put("/flows/acme/template_file").data(&private).await.created();
                 }
             }
             .boxed()

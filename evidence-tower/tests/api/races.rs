@@ -2,16 +2,13 @@
 //! and all callers see the same afterwards.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use evidence_core::auth::Role;
 use evidence_core::name::OrgName;
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::future::join_all;
 use http::Method;
-use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, acme};
+use crate::support::prelude::*;
 
 const RACERS: usize = 64;
 
@@ -142,8 +139,8 @@ async fn one_environment(api: Api) {
 async fn one_policy_of_one_version(api: Api) {
     let payload = json!({"name": "strict"}).to_string();
     let text = "_schema: https://example.com/schemas/policy/v1\n";
-    let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text);
-    let statuses = race(|_| api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file])).await;
+    let statuses =
+        race(|_| api.put("/policies/acme").payload(&payload).file("policy_file", "p.yaml", &text)).await;
     assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
     let policy = seen(&api, "/policies/acme/strict").await;
     assert_eq!(policy["versions"].as_array().map(Vec::len), Some(1), "{policy}");
@@ -323,7 +320,7 @@ async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refu
     let attest = || {
         let document =
             json!({"attestation_name": "r", "type_name": "review", "attestation_data": {"ok": true}});
-        api.attest_in("web", "t", "custom").data(document)
+        api.attest_in("web", "t", "custom").data(&document)
     };
     attest().await.created();
     let archive = || api.put("/custom-attestation-types/acme/review/archive");
@@ -345,7 +342,7 @@ async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_afte
             "attestation_name": format!("d{racer}"), "type_name": "decision", "control": "SDLC-4",
             "attestation_data": {"is_compliant": true},
         });
-        api.attest_in("web", "t", "system").data(document)
+        api.attest_in("web", "t", "system").data(&document)
     };
     let statuses = race(|racer| if racer % 8 == 4 { change(racer) } else { decide(racer) }).await;
     let changes = RACERS / 8;

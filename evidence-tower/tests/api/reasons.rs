@@ -1,9 +1,6 @@
 //! The reason of each verdict: overrides, allowlist entries, rules, and what the gate and snapshots say against an artifact.
 
-use serde_json::{Value, json};
-
-use crate::support::Api;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::prelude::*;
 
 impl Api {
     /// The gate's response about artifact 1 to this query.

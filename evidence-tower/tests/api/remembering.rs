@@ -2,29 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_core::StoreError;
 use evidence_core::environments::replay;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
-use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use futures_util::FutureExt;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::access::key_of;
 use crate::intercepting_store::{Answered, Call, Failure, InterceptingStore, take_counts};
-use crate::mounts::Mount;
 use crate::operation_paths::cached;
 use crate::replays::Forgetful;
 use crate::statements::{fill, reads};
-use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, ManualClock, Reply, acme, fixture, service_on_sqlite, stores};
+use crate::support::prelude::*;
+use crate::support::service_on_sqlite;
 use crate::writes::restore;
 
 const RUNNING: [ReportedArtifact<'static>; 5] =
@@ -219,13 +215,6 @@ async fn no_cached_answer_outlives_a_write() {
     let (reads, cached) = (reads(&api).await, cached());
     let mut changed = BTreeMap::new();
     let mut before = BTreeMap::new();
-    let flow = [
-        ("name=\"data_json\"", r#"{"name": "shop", "description": "changed"}"#),
-        (
-            "name=\"template_file\"; filename=\"t.yml\"",
-            "version: 1\ntrail: {attestations: [{name: scan, type: generic}]}\n",
-        ),
-    ];
     let attest = |name: &str, artifact: Option<String>| {
         let document =
             json!({"attestation_name": name, "is_compliant": false, "artifact_fingerprint": artifact})
@@ -252,7 +241,13 @@ async fn no_cached_answer_outlives_a_write() {
                     .created(),
             ),
             7 => drop(api.patch("/tags/acme/flow/shop").json(json!({"set_tags": {"kind": "x"}})).await.ok()),
-            _ => drop(api.put("/flows/acme/template_file").form(&flow).await.ok()),
+            _ => drop(
+                api.put_flow("shop")
+                    .with(json!({"description": "changed"}))
+                    .template("version: 1\ntrail: {attestations: [{name: scan, type: generic}]}\n")
+                    .await
+                    .ok(),
+            ),
         }
         for (operation, path) in reads.iter().filter(|(operation, _)| cached.contains(*operation)) {
             let anew = forgetful.get(path).await;

@@ -2,21 +2,17 @@
 //! remembers nothing of the history.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::BlockingPool;
 use evidence_core::environments::replay;
-use evidence_core::memory::MemoryStore;
 use evidence_core::operation::Operation;
 use evidence_core::store::LedgerStore;
-use evidence_core::{Evidence, EvidenceService, Result, Settings, Store};
-use serde_json::json;
+use evidence_core::{EvidenceService, Result};
 
-use crate::mounts::Mount;
-use crate::support::environments::{ReportedArtifact, fingerprint};
+use crate::support::every_store_itself;
+use crate::support::prelude::*;
 use crate::support::stubs::decorates;
-use crate::support::{Api, acme, every_store_itself, fixture, with_every_store};
 
 /// So many verdicts at least are reached again.
 const VERDICTS: usize = 1_000;
@@ -108,15 +104,9 @@ impl Api {
                 let asked = numbers.one_of(&["scan", "test"]);
                 let template =
                     format!("version: 1\ntrail:\n  attestations:\n    - {{name: {asked}, type: generic}}\n");
-                let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
                 let begin = self.put(&format!("/trails/acme/{flow}"));
                 assert!(
-                    begin
-                        .data(json!({"name": trail}))
-                        .file("template_file", "t.yml", template.as_str())
-                        .await
-                        .status
-                        .is_success()
+                    begin.data(json!({"name": trail})).template(template.as_str()).await.status.is_success()
                 );
             }
             9 if numbers.below(2) == 0 => {

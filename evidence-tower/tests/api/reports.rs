@@ -1,9 +1,6 @@
 //! Environment reports, end to end: the specification's rows for Docker reports, and what takes a snapshot.
 
-use serde_json::{Value, json};
-
-use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{Api, NOW};
+use crate::support::prelude::*;
 
 #[apply(on_every_store)]
 async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without(api: Api) {

@@ -1,15 +1,8 @@
 //! Repos (specification, Repo; Repo list response; GET /repos/{org}).
 
-use std::sync::Arc;
-
-use evidence_core::Store;
 use http::header::AUTHORIZATION;
-use serde_json::{Value, json};
 
-use crate::support::environments::{COMPLIANCE, fingerprint};
-use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, on_every_store};
-use crate::trails::TEMPLATE;
+use crate::support::prelude::*;
 
 const LIST: &str = "/repos/acme";
 

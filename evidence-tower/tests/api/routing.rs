@@ -6,12 +6,10 @@ use evidence_tower::EvidenceApi;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
-use serde_json::json;
 use tower::ServiceExt;
 
-use crate::mounts::Mount;
 use crate::operation_paths::routes;
-use crate::support::{Api, JANE, in_memory, on_every_mount};
+use crate::support::prelude::*;
 
 /// The list is what clients of the API were promised: nothing leaves it.
 #[test]

@@ -1,9 +1,6 @@
 //! Environments as gates: what leaves a running artifact non-compliant, whatever is reported beside it or after it.
 
-use serde_json::{Value, json};
-
-use crate::support::Api;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
+use crate::support::prelude::*;
 
 const RUNNING: [ReportedArtifact<'static>; 1] = [('1', &[10])];
 
@@ -347,7 +344,7 @@ async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_re
 async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name(api: Api) {
     api.given_gate().await;
     let text = "version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n";
-    let flow = api.put_flow("acme", "web", text).await;
+    let flow = api.put_flow("web").template(text).await;
     assert!(flow.status.is_success(), "{flow:?}");
     // In no trail, and in some.
     for (named, unnamed) in

@@ -1,9 +1,6 @@
 //! Service accounts and their keys (specification, Service account; PATCH /service-accounts/{org}/{name}).
 
-use serde_json::{Value, json};
-
-use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, on_every_store};
+use crate::support::prelude::*;
 
 const ACCOUNTS: &str = "/service-accounts/acme";
 const CI: &str = "/service-accounts/acme/ci";

@@ -4,12 +4,9 @@ use evidence_core::fact::Fact;
 use evidence_core::snapshots::{Annotation, RunningArtifact, Snapshot};
 use evidence_tower::EvidenceApi;
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, ReportedArtifact, fingerprint};
-use crate::support::{Api, JANE, NOW, in_memory};
+use crate::support::prelude::*;
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::pin::pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{CHUNK, Whole};
 use evidence_core::digest::sha256_hex;
 use evidence_core::store::StoreResult;
-use evidence_core::{Evidence, Fact, Limits, Settings, Store, Write};
+use evidence_core::{Fact, Write};
 use evidence_tower::EvidenceApi;
 use futures_util::FutureExt;
 use futures_util::future::{join_all, ready, try_join_all};
@@ -20,15 +20,12 @@ use http::header::AUTHORIZATION;
 use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::executed::Counted;
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
 use crate::operation_paths::{self, routes};
-use crate::support::{Api, Ask, JANE, NOW, fixture};
-use crate::trails::TEMPLATE;
+use crate::support::prelude::*;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -104,8 +101,7 @@ pub(crate) async fn fill(api: &Api, many: usize) {
         let payload = json!({"name": format!("policy{number}")}).to_string();
         let policy =
             "_schema: https://example.com/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", policy);
-        api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await.created();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", &policy).await.created();
         if number < Limits::default().environment_policies {
             let attached = json!({"policy_names": [format!("policy{number}")]});
             api.post("/environments/acme/prod/policies").json(attached).await.ok();
@@ -166,7 +162,6 @@ async fn report(api: &Api, trail: &str, number: usize) {
     report_built(api, trail, number).await;
     let attest = async |document: Value| {
         let path = format!("/attestations/acme/shop/trail/{trail}/generic");
-        let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
         api.post(&path).data(&document).file("attachment_file", "a.txt", "evidence").await.created();
     };
     attest(json!({"attestation_name": "bar", "is_compliant": true})).await;
@@ -321,9 +316,8 @@ async fn what_is_named_is_asked_for_together() {
             rules.collect::<String>()
         );
         let payload = json!({ "name": name }).to_string();
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", policy.as_str());
         let before = counted.statements();
-        api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await.created();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", &policy).await.created();
         counted.statements() - before
     };
     assert_eq!(gate(12).await, gate(1).await, "by policies");
@@ -497,11 +491,10 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     api.flow("shop", TEMPLATE).await;
     report(&api, "t", 0).await;
     let attest = async |more: Value| {
-        let mut document = json!({"attestation_name": "large", "is_compliant": true,
-                                  "user_data": {"text": "x".repeat(200_000)}});
-        document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let form = [("name=\"data_json\"", &*document.to_string())];
-        api.attest_in("shop", "t", "generic").form(&form).await.created();
+        let user_data = json!({"text": "x".repeat(200_000)});
+        let large = json!({"attestation_name": "large", "is_compliant": true, "user_data": user_data});
+        let document = with(large, &more);
+        api.attest_in("shop", "t", "generic").data(&document).await.created();
     };
     for _ in 0..BODIES {
         attest(json!({})).await;

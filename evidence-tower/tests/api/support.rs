@@ -3,6 +3,7 @@
 pub(crate) mod environments;
 pub(crate) mod given;
 pub(crate) mod json;
+pub(crate) mod prelude;
 pub(crate) mod stubs;
 
 use std::any::Any;
@@ -503,6 +504,12 @@ impl Ask {
         self
     }
 
+    /// Sent as a form with this document as `payload`.
+    pub(crate) fn payload(mut self, document: impl Display) -> Self {
+        self.parts.push(part("name=\"payload\"", document));
+        self
+    }
+
     /// Sent with this document as JSON, unless [`Ask::with`] changes it.
     fn json_of(self, document: Value) -> Self {
         Self { document: Some((Document::Json, document)), ..self }
@@ -534,7 +541,7 @@ impl IntoFuture for Ask {
     fn into_future(mut self) -> Self::IntoFuture {
         match self.document.take() {
             Some((Document::Json, document)) => self = self.bytes("application/json", document.to_string()),
-            Some((Document::Form, document)) => self = self.data(document),
+            Some((Document::Form, document)) => self = self.data(&document),
             None => {}
         }
         if !self.parts.is_empty() {

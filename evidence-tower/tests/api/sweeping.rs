@@ -2,30 +2,25 @@
 
 use std::future::{pending, ready};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use evidence_core::StoreError;
 use evidence_core::blobs::Blobs;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Pending, Sweep};
 use evidence_core::time::Clock;
-use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_object_store::ObjectBlobs;
 use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::intercepting_store::InterceptingStore;
-use crate::mounts::Mount;
+use crate::support::prelude::*;
 use crate::support::stubs::StubBlobs;
-use crate::support::{
-    Api, Ask, ManualClock, Marker, StoreUnderTest, acme, fixture, in_memory, org_id, stores,
-};
+use crate::support::{Marker, org_id};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

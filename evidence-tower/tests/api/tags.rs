@@ -1,9 +1,6 @@
 //! Tags of flows, environments, repos and controls.
 
-use serde_json::{Value, json};
-
-use crate::support::json::{FORBIDDEN, INVALID};
-use crate::support::{Api, on_every_store};
+use crate::support::prelude::*;
 
 macro_rules! with_resources {
     ($($case:tt)*) => { case_of! { with_resources: $($case)* } };

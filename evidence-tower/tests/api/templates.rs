@@ -1,18 +1,15 @@
 //! Templates: kept once per organization, referred to by digest, and read and parsed once per page.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use evidence_core::fact::Fact;
 use evidence_core::id::Id;
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::ready;
-use serde_json::json;
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::{Api, Ask, JOHN, acme, org_id};
-use crate::trails::TEMPLATE;
+use crate::support::org_id;
+use crate::support::prelude::*;
 
 /// Trails with the same template.
 const MANY: usize = 50;
@@ -49,24 +46,9 @@ async fn kept(store: &dyn Store, org: Id) -> Vec<String> {
 }
 
 impl Api {
-    pub(crate) fn put_flow(&self, org: &str, name: &str, template: &str) -> Ask {
-        let document = json!({"name": name, "description": ""}).to_string();
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put(&format!("/flows/{org}/template_file")).data(&document).file(
-            "template_file",
-            "t.yml",
-            template,
-        )
-    }
-
     /// Begins a trail of `flow` with this template.
     pub(crate) fn begin_with(&self, flow: &str, name: &str, template: &str) -> Ask {
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put(&format!("/trails/acme/{flow}")).data(json!({ "name": name })).file(
-            "template_file",
-            "t.yml",
-            template,
-        )
+        self.begin(flow, &json!({ "name": name })).template(template)
     }
 }
 
@@ -118,21 +100,22 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more(_: Api, 
         assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), queries, "{now_kept:?}");
     };
     step(api.begin("implicit", &json!({"name": "t"})), 201, &[], 0).await;
-    step(api.put_flow("acme", "empty", "version: 1"), 201, &[], 0).await;
-    step(api.put_flow("acme", "one", &a), 201, &[&a], 1).await;
-    step(api.put_flow("acme", "one", &a), 200, &[&a], 1).await;
-    step(api.put_flow("acme", "two", &a), 201, &[&a], 1).await;
+    step(api.put_flow("empty").template("version: 1"), 201, &[], 0).await;
+    step(api.put_flow("one").template(&a), 201, &[&a], 1).await;
+    step(api.put_flow("one").template(&a), 200, &[&a], 1).await;
+    step(api.put_flow("two").template(&a), 201, &[&a], 1).await;
     step(api.begin("one", &json!({"name": "t"})), 201, &[&a], 0).await;
     step(api.begin_with("one", "u", &a), 201, &[&a], 1).await;
     step(api.begin_with("one", "v", &b), 201, &[&a, &b], 1).await;
     // A result that was not recorded is read again, because no guard was checked.
     step(api.begin_with("one", "v", &b), 200, &[&a, &b], 2).await;
     step(api.begin_with("one", "w", &b), 201, &[&a, &b], 1).await;
-    step(api.put_flow("acme", "two", &c), 200, &[&a, &b, &c], 1).await;
-    step(api.put_flow("acme", "two", &a), 200, &[&a, &b, &c], 1).await;
-    step(api.put_flow("acme", "two", "version: 1"), 200, &[&a, &b, &c], 0).await;
-    step(api.put_flow("acme", "three", "]"), 400, &[&a, &b, &c], 0).await;
-    step(api.put_flow("foobar", "theirs", &a).key(JOHN), 201, &[&a, &b, &c], 1).await;
+    step(api.put_flow("two").template(&c), 200, &[&a, &b, &c], 1).await;
+    step(api.put_flow("two").template(&a), 200, &[&a, &b, &c], 1).await;
+    step(api.put_flow("two").template("version: 1"), 200, &[&a, &b, &c], 0).await;
+    step(api.put_flow("three").template("]"), 400, &[&a, &b, &c], 0).await;
+    let theirs = api.put("/flows/foobar/template_file").data(json!({"name": "theirs", "description": ""}));
+    step(theirs.template(&a).key(JOHN), 201, &[&a, &b, &c], 1).await;
     assert_eq!(kept(&*store, org_id(&*store, "john", "foobar").await).await, std::slice::from_ref(&a));
 
     for (path, template) in [("empty", "version: 1"), ("one", a.as_str()), ("two", "version: 1")] {
@@ -151,7 +134,7 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more(_: Api, 
 async fn a_page_asks_for_all_its_templates_at_once(api: Api, store: Arc<dyn Store>) {
     for number in 0..MANY {
         let template = format!("{TEMPLATE}# {number}\n");
-        api.put_flow("acme", &format!("f{number}"), &template).await.created();
+        api.put_flow(format!("f{number}")).template(&template).await.created();
         api.begin(&format!("f{number}"), &json!({"name": "t"})).await.created();
     }
     for path in ["/trails/acme?per_page=50", "/flows/acme"] {

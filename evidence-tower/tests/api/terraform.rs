@@ -2,14 +2,10 @@
 //! differences, updated in place, imported, destroyed, and created again under the same name; ten of each at once, too. The
 //! bodies are those that it sends, with every key.
 
-use std::sync::Arc;
-
-use evidence_core::Store;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, Reply};
+use crate::support::prelude::*;
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: pull-request\n      type: pull_request\n  \
                         artifacts:\n    - name: backend\n      attestations:\n        - name: unit-tests\n          type: junit\n";

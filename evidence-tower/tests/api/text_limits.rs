@@ -5,12 +5,9 @@ mod requests;
 
 use std::collections::BTreeSet;
 
-use evidence_core::Store;
 use evidence_tower::openapi;
-use serde_json::{Value, json};
 
-use crate::support::json::fields;
-use crate::support::{acme, with_every_store};
+use crate::support::prelude::*;
 
 pub(crate) use requests::{fingerprint, prepare, requests};
 

@@ -1,17 +1,14 @@
 //! Trails: begun, changed, evaluated and listed (specification, Trails), and their PDF.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use evidence_core::{Evidence, Fact, Settings, Store, Write};
+use evidence_core::{Fact, Write};
 use futures_util::FutureExt;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
-use serde_json::{Value, json};
 
 use crate::intercepting_store::InterceptingStore;
-use crate::mounts::Mount;
-use crate::support::json::INVALID;
-use crate::support::{Api, Ask, JOHN, NOW, acme};
+use crate::support::prelude::*;
 
 /// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
 pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
@@ -73,9 +70,7 @@ async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time(api: Api) {
 async fn a_trail_keeps_its_template_until_it_is_begun_again(api: Api) {
     api.flow("shop", TEMPLATE).await;
     api.begin("shop", &json!({"name": "t"})).await.created();
-    let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");
-    let document = ("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#);
-    api.put("/flows/acme/template_file").form(&[document, empty]).await.expect_exactly(200, json!("OK"));
+    api.put_flow("shop").template("version: 1\n").await.expect_exactly(200, json!("OK"));
     api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "INCOMPLETE"}));
     api.begin("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
     let trail =
@@ -87,11 +82,13 @@ async fn a_trail_keeps_its_template_until_it_is_begun_again(api: Api) {
 async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake(api: Api) {
     let wrong = "version: 1\ntrail:\n  attestations:\n    - name: x\n      type: not-supported\n    - type: generic\n";
     for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
-        let parts = [
-            ("name=\"data_json\"", r#"{"name": "t", "description": ""}"#),
-            ("name=\"template_file\"; filename=\"t.yml\"", wrong),
-        ];
-        let refused = api.put(path).form(&parts).await.expect(400, json!({"message": INVALID})).body;
+        let refused = api
+            .put(path)
+            .data(json!({"name": "t", "description": ""}))
+            .template(&wrong)
+            .await
+            .expect(400, json!({"message": INVALID}))
+            .body;
         let refused: Value = serde_json::from_slice(&refused).unwrap();
         let text = refused["errors"]["template_file"].as_str().unwrap();
         assert!(text.starts_with("2 validation errors for Template\n"), "{text}");
@@ -171,8 +168,7 @@ async fn optional_parts_of_a_trail_are_validated(api: Api) {
         (json!({"description": "a\u{0}b"}), "description"),
     ];
     for (more, field) in table {
-        let mut document = json!({"name": "t"});
-        document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let document = with(json!({"name": "t"}), &more);
         api.begin("shop", &document).await.refuses_field(400, field);
     }
     api.get("/trails/acme").await.expect(200, json!({"data": [], "pagination": {"total": 0}}));
@@ -205,19 +201,20 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
     let path = "/attestations/acme/shop/trail/t/generic";
     for number in 0..3 {
         for (name, more) in [("bar", json!({})), ("foo", json!({"artifact_fingerprint": "a".repeat(64)}))] {
-            let mut document = json!({
-                "attestation_name": name, "is_compliant": number != 1, "description": format!("the {number}"),
-                "user_data": {"number": number},
-            });
-            document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
+            let document = with(
+                json!({
+                    "attestation_name": name, "is_compliant": number != 1, "description": format!("the {number}"),
+                    "user_data": {"number": number},
+                }),
+                &more,
+            );
             api.post(path).data(&document).file("attachment_file", "a.txt", "hello").await.created();
         }
     }
     api.begin("shop", &json!({"name": "u"})).await.created();
     let elsewhere = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
     let elsewhere = [("name=\"data_json\"", elsewhere.as_str())];
-    api.attest_in("shop", "u", "generic").form(&elsewhere).await.created();
+    api.attest_in("shop", "u", "generic").data(&elsewhere).await.created();
 
     let plain = api.get("/trails/acme/shop/t").await.ok();
     assert!(plain.get("attestations").is_none(), "{plain}");

@@ -4,13 +4,8 @@ use evidence_core::fact::{Fact, Write};
 use evidence_core::id::Id;
 use evidence_core::policies::PolicyVersion;
 use evidence_core::texts::TextRef;
-use evidence_core::{Settings, Store};
-use serde_json::json;
 
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE};
-use crate::support::{Api, NOW, StoreUnderTest, acme, block_on, fixture, stores};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// No YAML, as a damaged row or a later version may have left it.
 const BROKEN: &str = "trail: ]";

@@ -7,13 +7,10 @@ mod page;
 
 use std::sync::Mutex;
 
-use evidence_core::Store;
 use evidence_core::fact::Fact;
 use evidence_core::policies::PolicyVersion;
 use evidence_core::texts::TextRef;
-use serde_json::{Value, json};
 
-use crate::support::{Api, NOW, acme};
 use crate::unreadable::inject;
 
 /// The subject of an attestation.
@@ -47,6 +44,7 @@ enum Step {
     BreakPolicy,
 }
 
+use crate::support::prelude::*;
 use On::{Artifact, Other, Trail};
 use Step::{
     Allow, ArchiveFlow, Attest, BreakPolicy, BreakTemplate, Decide, NoTests, Override, Report,
@@ -76,8 +74,7 @@ impl<'a> Scene<'a> {
             other: format!("{number:063}b"),
             runs_as: Mutex::new(&["app"]),
         };
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        api.put_flow(scene.flow).file("template_file", "t.yml", template).await.created();
+        api.put_flow(scene.flow).template(&template).await.created();
         let environment = json!({"name": scene.environment, "type": "docker", "description": ""});
         api.put("/environments/acme").json(environment).await.created();
         if !rules.is_empty() {

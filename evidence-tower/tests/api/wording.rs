@@ -2,14 +2,9 @@
 //! sentence that users of the public command-line client know. Statuses do not differ, nor does what is said of input
 //! that breaks a rule.
 
-use evidence_core::{Settings, Wording};
-use serde_json::{Value, json};
+use evidence_core::Wording;
 
-use crate::mounts::Mount;
-use crate::support::environments::PROVENANCE;
-use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, block_on, in_memory_with};
-use crate::trails::TEMPLATE;
+use crate::support::prelude::*;
 
 /// A service in this wording.
 async fn worded(wording: Wording) -> Api {
@@ -246,8 +241,7 @@ async fn environments_and_snapshots() {
 #[apply(in_each_wording)]
 async fn policies_and_custom_attestation_types(api: Api, wording: Wording) {
     api.put_policy("p", PROVENANCE).await.created();
-    let document = [("name=\"data_json\"", r#"{"name": "review"}"#)];
-    api.post("/custom-attestation-types/acme").form(&document).await.created();
+    api.post("/custom-attestation-types/acme").data(json!({"name": "review"})).await.created();
     let policy = Told(
         "Policy 'non-existing' does not exist in organization 'acme'",
         ["Policy not found", "policy_name", "no policy named 'non-existing' in organization 'acme'"],
@@ -515,10 +509,9 @@ async fn what_breaks_a_rule_is_said_alike(api: Api, _: Wording) {
 
     // More than one error, each on a line of its own after this one.
     let wrong = "version: 1\ntrail:\n  attestations: [{name: x, type: not-supported}, {type: generic}]\n";
-    let file = ("name=\"template_file\"; filename=\"t.yml\"", wrong);
-    let document = ("name=\"data_json\"", r#"{"name": "t", "description": ""}"#);
     for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
-        let refused = api.put(path).form(&[document, file]).await.json();
+        let refused =
+            api.put(path).data(json!({"name": "t", "description": ""})).template(&wrong).await.json();
         assert_eq!(refused["message"], INVALID);
         let text = refused["errors"]["template_file"].as_str().unwrap();
         assert!(text.starts_with("2 validation errors for Template\n"), "{text}");

@@ -1,19 +1,16 @@
 //! The queries of a write before it records, and the correctness of what it remembers instead of querying.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use evidence_core::artifacts::ArtifactFilter;
 use evidence_core::attestations::Binding;
 use evidence_core::limits::Limits;
 use evidence_core::texts::TextRef;
-use evidence_core::{Evidence, Settings, Store};
 use evidence_store_sqlite::rusqlite::Connection;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};
-use crate::mounts::Mount;
-use crate::support::{Api, Ask, StoreUnderTest, fixture, service_on_sqlite, stores, with_every_store};
+use crate::support::prelude::*;
+use crate::support::service_on_sqlite;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -34,22 +31,22 @@ fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> Ask {
     for part in [own, more] {
         document.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
     }
-    let form = [("name=\"data_json\"", &*document.to_string())];
-    api.attest_in("shop", "t", kind).form(&form)
+    api.attest_in("shop", "t", kind).data(&document)
 }
 
 fn artifact(api: &Api, more: &Value) -> Ask {
-    let mut artifact = json!({
-        "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
-        "build_url": "b", "commit_url": "c", "repo_info": repo(),
-    });
-    artifact.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let artifact = with(
+        json!({
+            "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
+            "build_url": "b", "commit_url": "c", "repo_info": repo(),
+        }),
+        &more,
+    );
     api.post("/artifacts/acme/shop").json(artifact)
 }
 
 fn flow(api: &Api, template: &str) -> Ask {
-    let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-    api.put_flow("shop").file("template_file", "t.yml", template)
+    api.put_flow("shop").template(&template)
 }
 
 fn begin(api: &Api, name: &str, description: &str) -> Ask {
@@ -112,8 +109,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc
     let [api, other] = two(&store, &Settings::default()).await;
     let attested = |trail: &str| {
         let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
-        let form = [("name=\"data_json\"", document.as_str())];
-        api.attest_in("shop", trail, "generic").form(&form)
+        api.attest_in("shop", trail, "generic").data(&document)
     };
     let template = async |trail: &str| {
         let trail = other.get(&format!("/trails/acme/shop/{trail}")).await.ok();
@@ -134,8 +130,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc
     let of_repo = |trail: &str, description: &str| {
         let mut info = repo();
         info["description"] = description.into();
-        let document = json!({"name": trail, "repo_info": info}).to_string();
-        api.put("/trails/acme/shop").data(document)
+        api.put("/trails/acme/shop").data(json!({"name": trail, "repo_info": info}))
     };
     of_repo("v", "one").await.created();
     of_repo("w", "another").await.created();
@@ -145,11 +140,10 @@ async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc
     // The trail's, which an artifact takes.
     artifact(&api, &json!({"trail_name": "t"})).await.created();
     let own = format!("{TEMPLATE}# of its own\n");
-    let file = ("name=\"template_file\"; filename=\"t.yml\"", own.as_str());
     other
         .put("/trails/acme/shop")
         .data(json!({"name": "t", "description": ""}))
-        .file("template_file", "t.yml", own.as_str())
+        .template(own.as_str())
         .await
         .ok();
     artifact(&api, &json!({"trail_name": "t"})).await.created();

@@ -10,9 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use proptest::strategy::Union;
-use serde_json::{Value, json};
 
-use crate::support::{JANE, JOHN};
+use crate::support::prelude::*;
 
 /// Random requests of a run, at most.
 const MAX_STEPS: usize = 120;

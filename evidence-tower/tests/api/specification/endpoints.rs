@@ -1,13 +1,9 @@
 //! Endpoints: what the descriptions say of parts and parameters beyond the rows of the other tables.
 
 use bytes::Bytes;
-use evidence_core::Settings;
 use http_body_util::{BodyExt, Full};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::{Api, in_memory_with};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// Adds a pull-request attestation with these pull requests, and answers how they read back.
 async fn read_back(api: &Api, pull_requests: Value) -> Value {

@@ -1,8 +1,6 @@
 //! Errors: each row of the table, with its status, its message and whether `errors` names a field.
 
-use serde_json::{Value, json};
-
-use crate::support::{Api, JOHN, Reply, on_every_store};
+use crate::support::prelude::*;
 
 /// Asserts the row: the status, the message, and the one field that `errors` names.
 #[track_caller]

@@ -1,10 +1,8 @@
 //! Limits and Versioning: each row, at its borders and one beyond them.
 
 use http::header::CONTENT_TYPE;
-use serde_json::json;
 
-use crate::support::Api;
-use crate::support::json::INVALID;
+use crate::support::prelude::*;
 
 /// Asserts that each of the values is accepted, and that each of the others is refused by this field.
 async fn expect_borders(api: &Api, prefix: &str, accepted: &[&str], field: &str, refused: &[&str]) {

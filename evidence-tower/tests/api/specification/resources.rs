@@ -1,10 +1,8 @@
 //! Resources and their fields: each table's keys, all of them, in its order, with values of its types.
 
 use Kind::{Any, Boolean, Integer, List, ListOrNull, Object, ObjectOrNull, Text, TextOrNull};
-use serde_json::{Value, json};
 
-use crate::support::Api;
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// A type in a table of fields.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,7 @@ impl Api {
 
     /// Makes a flow with this template.
     pub(crate) async fn flow(&self, name: &str, template: &str) {
-        self.put_flow(name).file("template_file", "t.yml", template).await.created();
+        self.put_flow(name).template(template).await.created();
     }
 
     /// Begins a trail of `flow` with this document.
@@ -52,6 +52,12 @@ impl Api {
         self.put_environment(name, "logical").with(json!({"included_environments": members}))
     }
 
+    /// Creates a policy, or adds a version to it.
+    pub(crate) fn policy(&self, name: impl Display, text: impl Display) -> Ask {
+        let payload = json!({"name": name.to_string()});
+        self.put("/policies/acme").payload(payload).file("policy_file", "policy.yaml", text)
+    }
+
     /// Creates a control.
     pub(crate) fn post_control(&self, identifier: impl Display) -> Ask {
         let control = json!({"identifier": identifier.to_string(), "name": "A control"});
@@ -60,6 +66,11 @@ impl Api {
 }
 
 impl Ask {
+    /// Sent with this template.
+    pub(crate) fn template(self, text: impl Display) -> Self {
+        self.file("template_file", "t.yml", text)
+    }
+
     /// Reported as this artifact of the template.
     pub(crate) fn named(self, name: impl Display) -> Self {
         self.with(json!({"template_reference_name": name.to_string()}))

@@ -1,11 +1,10 @@
 //! A request of every operation that has a body, with every field that there is.
 
 use http::Method;
-use serde_json::{Value, json};
 
 use super::operations;
-use crate::support::environments::PROVENANCE;
-use crate::support::{Api, Reply};
+
+use crate::support::prelude::*;
 
 /// A request whose body has every field that there is.
 pub(crate) struct Full {

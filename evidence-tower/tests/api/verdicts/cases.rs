@@ -1,18 +1,13 @@
 //! The table of cases, and its evaluation on every store.
 
-use std::sync::Arc;
-
-use evidence_core::{Limits, Settings, Store};
-use serde_json::{Value, json};
-
 use super::On::{Artifact, Other, Trail};
 use super::Step::{
     Allow, ArchiveFlow, Attest, BreakPolicy, BreakTemplate, Decide, NoTests, Override, Report,
     RequireProvenance, Run, Tag,
 };
 use super::{Scene, Step};
-use crate::mounts::Mount;
-use crate::support::{Api, StoreUnderTest, fixture, stores};
+
+use crate::support::prelude::*;
 
 /// A case, and the verdict in each place.
 pub(super) struct Case {

@@ -2,13 +2,12 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use serde_json::json;
 
 use super::On::{Artifact, Other, Trail};
 use super::Step::{Attest, Decide, Override, Report};
 use super::{On, Scene, Step};
-use crate::mounts::Mount;
-use crate::support::{Api, in_memory};
+
+use crate::support::prelude::*;
 
 /// The template and the policies of a history.
 const HISTORY_TEMPLATE: &str = "trail: {attestations: [{name: go, type: '*'}], \
