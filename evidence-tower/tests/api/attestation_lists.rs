@@ -133,9 +133,7 @@ fn a_list_of_many_flows_is_read_to_its_end() {
 async fn attestations_are_narrowed_by_all_that_is_given(api: Api) {
     let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
     let id = id.as_str().unwrap();
-    let known = json!({"name": "known"}).to_string();
-    let known = [("name=\"data_json\"", known.as_str())];
-    api.post("/custom-attestation-types/acme").data(&known).await.created();
+    api.post("/custom-attestation-types/acme").data(json!({"name": "known"})).await.created();
     for path in [
         format!("{ALL}?type=junit&type=custom:unknown"),
         format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=custom:unknown"),

@@ -339,13 +339,8 @@ impl World {
                 }))
                 .await
                 .created();
-            let document = r#"{"attestation_name": "bar", "is_compliant": true}"#;
-            let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
-            api.attest_in(flow, "t", "generic")
-                .data(&document)
-                .file("attachment_file", "a.txt", "hello")
-                .await
-                .created();
+            let attest = api.generic(flow, "bar", true).file("attachment_file", "a.txt", "hello");
+            attest.await.created();
         }
         for (path, sent) in [("environments", ENVIRONMENT_ACTION), ("flows", FLOW_ACTION)] {
             let Json(text) = sent else { unreachable!() };

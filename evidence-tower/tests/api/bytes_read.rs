@@ -101,12 +101,11 @@ async fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapsho
     api.environment("prod").await;
     for number in 0..12 {
         let name = format!("idle{number}");
-        let put = api.put_environment(name, "docker").with(json!({"description": "d".repeat(60_000)}));
+        let put = api.put_environment(&name, "docker").with(json!({"description": "d".repeat(60_000)}));
         put.await.created();
         members.push(name);
     }
-    let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": members});
-    api.put("/environments/acme").json(all).await.created();
+    api.put_logical("all", &members).await.created();
     api.put("/environments/acme/prod/report/docker").json(running(3)).await.created();
     let (api, answered) = measured(&store).await;
     for path in ["/snapshots/acme/all", "/snapshots/acme/all/-1"] {

@@ -95,15 +95,10 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
-    let document = |name: &str| ("name=\"data_json\"", json!({"name": name, "description": ""}).to_string());
-    let (web, t) = (document("web"), document("t"));
     let long = template(200);
-    let with_template = ("name=\"template_file\"; filename=\"t.yml\"", long.as_str());
     let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-    let kind = json!({"name": "scan", "description": ""}).to_string();
-    let schema = json!({"description": "x".repeat(100 << 10)}).to_string();
-    let kind =
-        [("name=\"data_json\"", kind.as_str()), ("name=\"type_schema\"; filename=\"s.json\"", &schema)];
+    let kind = json!({"name": "scan", "description": ""});
+    let schema = json!({"description": "x".repeat(100 << 10)});
     let suite = |n| json!({"name": format!("suite-{n}"), "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1.5});
     let suites = Vec::from_iter((0..2_000).map(suite));
     // Long results are stored apart from the history; what the user adds is part of it.
@@ -114,12 +109,8 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
     let file = fingerprint('f').repeat(1 << 10);
     let table: [(&str, Ask, u16); 9] = [
         ("a PDF", api.get("/trails/acme/web/t/audit_pdf"), 200),
-        (
-            "a flow's template",
-            api.put("/flows/acme/template_file").form(&[(web.0, &web.1), with_template]),
-            200,
-        ),
-        ("a trail's template", api.put("/trails/acme/web").form(&[(t.0, &t.1), with_template]), 200),
+        ("a flow's template", api.put_flow("web").template(&long), 200),
+        ("a trail's template", api.begin("web", &json!({"name": "t"})).template(&long), 200),
         ("a policy", api.policy("p", &padded), 201),
         (
             "a type's schema",
@@ -327,7 +318,7 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
 /// Fills the pool: one has its slot, and as many wait as may.
 async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> {
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-    let asks = (0..MAX_WAITING + 2).map(|_| api.policy("other", long).into_future());
+    let asks = (0..MAX_WAITING + 2).map(|_| api.policy("other", &long).into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     asks.next().await.expect("the one that is refused").expect(503, json!({}));
     asks

@@ -335,7 +335,7 @@ async fn all_tags_of_controls_are_offered_however_many(api: Api, _: Arc<dyn Stor
     let mut all = Vec::new();
     for control in 0..11 {
         let identifier = format!("c{control}");
-        api.post_control(identifier).await.created();
+        api.post_control(&identifier).await.created();
         let value = |number: usize| format!("{:04}", control * 100 + number);
         // Every control has the first of them, too.
         let tags = (0..99).map(|number| (format!("k{}", number % 99), value(number)));

@@ -498,7 +498,7 @@ async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared
         assert_eq!(diffs(&api, index, digit).await, expected, "{digit} in {index}");
     }
     // The name that it had last counts for a report without one.
-    api.report("web", four).in_trail("later").with(json!({"git_commit": four[..40]})).await.created();
+    api.report("web", &four).in_trail("later").with(json!({"git_commit": four[..40]})).await.created();
     api.report_running("prod", &[('1', &[40]), ('4', &[50])]).await.created();
     let named = |diff: &Value| {
         (diff["previous_fingerprint"].clone(), diff["previous_template_reference_name"].clone())

@@ -187,9 +187,7 @@ async fn a_stranger_is_not_shown_a_private_flow_that_takes_the_name_of_a_public_
                     let renaming = json!({"new_name": "former"});
                     changing.put("/flows/acme/open/rename").json(renaming).await.ok();
                     let private = json!({"name": "open", "description": "secret", "visibility": "private"});
-                    let form = [("name=\"data_json\"", private.to_string())];
-                    let form = form.each_ref().map(|(name, text)| (*name, text.as_str()));
-                    changing.put("/flows/acme/template_file").data(&private).await.created();
+                    changing.put("/flows/acme/template_file").data(private).await.created();
                 }
             }
             .boxed()

@@ -44,7 +44,7 @@ impl Api {
         self.attach("prod", "p").await;
     }
 
-    async fn report(&self, running: &[ReportedArtifact<'_>], status: u16) {
+    async fn report_prod(&self, running: &[ReportedArtifact<'_>], status: u16) {
         let reply = self.report_running("prod", running).await;
         assert_eq!(reply.status.as_u16(), status, "{reply:?}");
     }
@@ -72,7 +72,7 @@ async fn a_report_asks_about_what_changed_alone() {
     let (api, answered, _, store) = observed(Settings::default()).await;
     let expect = async |running: &[ReportedArtifact<'_>], status, counts: [usize; 2]| {
         take_counts(&answered, EVALUATING);
-        api.report(running, status).await;
+        api.report_prod(running, status).await;
         assert_eq!(take_counts(&answered, EVALUATING), counts);
     };
     expect(&RUNNING[..4], 201, [1, 1]).await;
@@ -102,11 +102,11 @@ async fn a_report_asks_about_what_changed_alone() {
 #[tokio::test]
 async fn an_evaluation_holds_for_an_hour() {
     let (api, answered, clock, _) = observed(Settings::default()).await;
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     for (minutes, asked) in [(30, 0), (29, 0), (1, 1), (59, 0), (1, 1)] {
         clock.advance(Duration::from_secs(minutes * 60));
         take_counts(&answered, EVALUATING);
-        api.report(&RUNNING, 200).await;
+        api.report_prod(&RUNNING, 200).await;
         assert_eq!(take_counts(&answered, EVALUATING), [asked; 2], "after {minutes} minutes more");
     }
 }
@@ -123,11 +123,11 @@ async fn what_was_damaged_and_mended_is_evaluated_again() {
     api.given_trails().await;
     let file = Connection::open(folder.path().join("evidence.db")).unwrap();
     file.execute(&format!("DELETE FROM artifact WHERE fingerprint = '{}'", fingerprint('2')), []).unwrap();
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     api.expect_state(false).await;
     store.rebuild().await.unwrap();
     clock.advance(Duration::from_secs(3600));
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     api.expect_state(true).await;
 }
 
@@ -160,20 +160,20 @@ async fn nothing_is_decided_by_a_ledger_that_is_no_more() {
     let (file, backup) = (folder.path().join("evidence.db"), folder.path().join("backup.db"));
     let api = Api::new(evidence, Mount::Tower, "sqlite").await;
     api.given_trails().await;
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     let into = format!("VACUUM INTO '{}'", backup.display());
     Connection::open(&file).unwrap().execute_batch(&into).unwrap();
     let org = acme(&*store).await;
     let entries = async || store.ledger_head(org).await.unwrap().unwrap().size();
     api.given_test('4', "t4", false).await;
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     api.expect_state(false).await;
     let before = entries().await;
     restore(&file, &backup);
     // As many entries as before.
     api.given_environments("docker", &["a", "b"]).await;
     assert_eq!(entries().await, before);
-    api.report(&RUNNING, 200).await;
+    api.report_prod(&RUNNING, 200).await;
     api.expect_state(true).await;
 }
 

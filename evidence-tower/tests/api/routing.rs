@@ -99,7 +99,7 @@ async fn parameters_are_decoded_and_misfits_are_named(api: Api) {
     ];
     for (path, field) in table {
         let reply = api.get(path).await;
-        let reply = reply.fails(400, "Input payload validation failed");
+        let reply = reply.expect(400, json!({"message": INVALID}));
         let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
         assert_eq!(fields, [field], "{path}");

@@ -401,6 +401,7 @@ impl Api {
             headers,
             body,
             parts: Vec::new(),
+            document: None,
         }
     }
 

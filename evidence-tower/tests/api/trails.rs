@@ -212,9 +212,8 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
         }
     }
     api.begin("shop", &json!({"name": "u"})).await.created();
-    let elsewhere = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
-    let elsewhere = [("name=\"data_json\"", elsewhere.as_str())];
-    api.attest_in("shop", "u", "generic").data(&elsewhere).await.created();
+    let elsewhere = json!({"attestation_name": "bar", "is_compliant": true});
+    api.attest_in("shop", "u", "generic").data(elsewhere).await.created();
 
     let plain = api.get("/trails/acme/shop/t").await.ok();
     assert!(plain.get("attestations").is_none(), "{plain}");

@@ -74,9 +74,8 @@ impl<'a> Scene<'a> {
             other: format!("{number:063}b"),
             runs_as: Mutex::new(&["app"]),
         };
-        api.put_flow(scene.flow).template(&template).await.created();
-        let environment = json!({"name": scene.environment, "type": "docker", "description": ""});
-        api.put("/environments/acme").json(environment).await.created();
+        api.put_flow(&scene.flow).template(template).await.created();
+        api.put_environment(&scene.environment, "docker").await.created();
         if !rules.is_empty() {
             let text = format!("_schema: https://example.com/v1\nartifacts: {rules}\n");
             api.put_policy(&scene.policy, &text).await.created();
@@ -155,7 +154,7 @@ impl<'a> Scene<'a> {
                 true
             }
             RequireProvenance => api
-                .put_environment(self.environment, "docker")
+                .put_environment(&self.environment, "docker")
                 .with(json!({"require_provenance": true}))
                 .await
                 .status

@@ -527,10 +527,8 @@ impl LogicalCase {
         let mut names = Vec::new();
         for (place, (rules, requires_provenance, runs)) in self.members.iter().enumerate() {
             let name = format!("member-{number}-{place}");
-            api.put_environment(name, "docker")
-                .with(json!({"require_provenance": requires_provenance}))
-                .await
-                .created();
+            let put = api.put_environment(&name, "docker");
+            put.with(json!({"require_provenance": requires_provenance})).await.created();
             attach(&name, rules).await;
             let running = match runs {
                 Runs::Artifact => json!([{"digests": {"app": artifact}, "creationTimestamp": 1}]),
@@ -538,14 +536,12 @@ impl LogicalCase {
                 Runs::Unknown => Value::Null,
             };
             if !running.is_null() {
-                api.put(&format!("/environments/acme/{name}/report/docker"))
-                    .json(json!({"artifacts": running}))
-                    .await
-                    .created();
+                let report = api.put(&format!("/environments/acme/{name}/report/docker"));
+                report.json(json!({"artifacts": running})).await.created();
             }
             names.push(name);
         }
-        api.put_logical(logical, &names).await.created();
+        api.put_logical(&logical, &names).await.created();
         attach(&logical, self.own).await;
         let yes_or_no = |verdict: &Value| match verdict.as_bool() {
             Some(true) => "yes",
