@@ -15,8 +15,9 @@ use evidence_core::texts::TextRef;
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, awkward, bare_commit, environment, external_urls, fingerprint,
-    flow_created, free_form, full_commit, full_repo_info, id, named, request, robot, trail_begun, user_data,
+    flow_created, free_form, full_commit, full_repo_info, id, named, robot, trail_begun, user_data,
 };
+use super::shared::{largest_is_long, long_text, narrowed, paged};
 use super::snapshots::{instance, snapshot};
 use super::texts::kept;
 use super::{Failure, Outcome, ensure, promises, same, same_set};
@@ -126,7 +127,7 @@ async fn fingerprints_are_counted_once(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-/// What is found, in short: fingerprints and commits by their beginnings, and reports by their ids.
+/// A search result in short: fingerprints and commits by their beginnings, and reports by their ids.
 type Short = (u64, Vec<String>, u64, Vec<String>, Vec<Id>, Vec<(String, String)>);
 
 fn short(found: &Found) -> Short {
@@ -266,17 +267,8 @@ async fn artifacts_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
 async fn artifact_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let org = several(&store).await?;
     let filter = ArtifactFilter { flow: Some(id(100)), ..ArtifactFilter::default() };
-    for (asked, expected) in [
-        (request(0, 3), vec![114, 111, 113]),
-        (request(3, 3), vec![115]),
-        (request(4, 3), vec![]),
-        (request(PageRequest::ALL.limit, 1), vec![]),
-    ] {
-        let found = store.artifacts(org.id, &filter, asked).await?.map(|artifact| artifact.id);
-        let items = expected.into_iter().map(id).collect();
-        same(&format!("{asked:?}"), found, Page { items, total: 4 })?;
-    }
-    Ok(())
+    let reports = [114, 111, 113, 115].map(id);
+    paged("the reports", &reports, |asked| store.artifacts(org.id, &filter, asked), |one| one.id).await
 }
 
 async fn artifacts_are_narrowed(store: Arc<dyn Store>) -> Outcome {
@@ -303,11 +295,8 @@ async fn artifacts_are_narrowed(store: Arc<dyn Store>) -> Outcome {
         (ArtifactFilter { with_commit: true, ..any() }, vec![112, 113]),
         (ArtifactFilter { with_commit: true, branch: text("main"), flow: Some(id(100)), ..any() }, vec![113]),
     ];
-    for (filter, expected) in cases {
-        let expected = expected.into_iter().map(id).collect();
-        same(&format!("{filter:?}"), listed(&org, &filter).await?, expected)?;
-    }
-    Ok(())
+    let org = &org;
+    narrowed(cases, |filter| async move { listed(org, &filter).await }).await
 }
 
 async fn artifacts_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
@@ -320,10 +309,9 @@ async fn artifacts_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome
     same_set("those that are measured", ids, [114, 115].map(id).to_vec())?;
     same("no sizes", store.artifact_sizes(org.id, &[]).await?, Vec::new())?;
     same("no ids", store.artifacts_by_id(org.id, &[]).await?, Vec::new())?;
-    let long = Artifact { description: "ü".repeat(3_000), ..artifact(190, 100, None, "ab") };
+    let long = Artifact { description: long_text(), ..artifact(190, 100, None, "ab") };
     org.record(vec![Fact::ArtifactReported { record: long }]).await?;
-    let size = store.artifact_sizes(org.id, &[id(190)]).await?.first().map_or(0, |listed| listed.bytes);
-    ensure((6_000..8_000).contains(&size), &format!("{size} bytes of a report"))
+    largest_is_long(&store.artifact_sizes(org.id, &[id(190)]).await?)
 }
 
 async fn reports_of_an_artifact_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
@@ -441,7 +429,7 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
     last(u64::MAX, &first).await?;
     org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
     last(u64::MAX, &[(112, ""), (114, "\"other\""), (116, "elsewhere")]).await?;
-    // What was reported later is as if it were not there.
+    // Later reports do not count.
     last(5, &[]).await?;
     last(6, &[(110, "app")]).await?;
     last(7, &[(111, "\"other\"")]).await?;

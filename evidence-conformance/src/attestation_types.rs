@@ -9,7 +9,8 @@ use evidence_core::fact::{Fact, UnknownFields};
 use evidence_core::store::{Current, Store};
 
 use super::fixtures::{Org, at, awkward, free_form, id, jane, named, robot, user_data};
-use super::{Outcome, ensure, promises, same};
+use super::shared::{found_by_number, largest_is_long, long_text, sized};
+use super::{Outcome, promises, same};
 
 promises! {
     types_read_back: "Custom attestation types and versions are what was recorded last, absent options too.",
@@ -103,26 +104,22 @@ async fn types_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
         org.record(vec![Fact::AttestationTypeCreated { record: record.clone(), version }]).await?;
     }
     other.record(vec![created(200, "a")]).await?;
-    let long = AttestationType { description: Some("ü".repeat(3_000)), version: 2, ..bare(101, "a") };
+    let long = AttestationType { description: Some(long_text()), version: 2, ..bare(101, "a") };
     org.record(vec![Fact::AttestationTypeVersioned { record: long, version: version(101, 2) }]).await?;
     let listed = store.attestation_types_listed(org.id).await?;
     same("the types", listed.iter().map(|one| one.id).collect(), [102, 104, 101, 103].map(id).to_vec())?;
-    let bytes = listed.iter().map(|one| one.bytes).max().unwrap_or_default();
-    ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of a type"))
+    largest_is_long(&listed)
 }
 
 async fn sizes_are_of_whole_type_versions(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    for (n, length) in [(100, 0), (101, 3_000), (102, 300_000)] {
-        let schema = free_form(&json!({ "description": "ü".repeat(length) }).to_string());
-        let version = AttestationTypeVersion { type_schema: Some(schema), ..version(n, 1) };
-        org.record(vec![Fact::AttestationTypeCreated { record: bare(n, &format!("t{n}")), version }]).await?;
-        let size = store.attestation_type_version_sizes(org.id, &[(id(n), 1)]).await?;
-        let bytes = size.iter().map(|listed| listed.bytes).sum::<u64>();
-        let least = 2 * length as u64;
-        ensure((least..least + 2_000).contains(&bytes), &format!("{bytes} bytes of {length} characters"))?;
-    }
-    Ok(())
+    let created = |n, text: String| {
+        let type_schema = Some(free_form(&json!({ "description": text }).to_string()));
+        let version = AttestationTypeVersion { type_schema, ..version(n, 1) };
+        Fact::AttestationTypeCreated { record: bare(n, &format!("t{n}")), version }
+    };
+    let store = &store;
+    sized(&org, created, |of| async move { store.attestation_type_version_sizes(org.id, &[of]).await }).await
 }
 
 async fn type_versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
@@ -133,21 +130,10 @@ async fn type_versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
         let record = AttestationType { version: n, ..bare(100, "a") };
         org.record(vec![Fact::AttestationTypeVersioned { record, version: version(100, n) }]).await?;
     }
-    for (wanted, found) in [
-        (vec![], vec![]),
-        (vec![(100, 11)], vec![(100, 11)]),
-        (vec![(101, 1), (100, 2), (101, 1), (100, 10)], vec![(100, 2), (100, 10), (101, 1)]),
-        (vec![(100, 0), (100, 12), (101, 2), (200, 1), (999, 1), (100, u64::MAX)], vec![]),
-    ] {
-        let wanted: Vec<_> = wanted.into_iter().map(|(of, number)| (id(of), number)).collect();
-        let mut sizes = store.attestation_type_version_sizes(org.id, &wanted).await?;
-        sizes.sort_by_key(|listed| listed.id);
-        let mut versions = store.attestation_type_versions_by_number(org.id, &wanted).await?;
-        versions.sort_by_key(|version| (version.attestation_type, version.version));
-        let keys = found.iter().map(|(of, number)| (id(*of), *number)).collect::<Vec<_>>();
-        same("the sizes", sizes.into_iter().map(|listed| listed.id).collect(), keys)?;
-        let found = found.into_iter().map(|(of, number)| version(of, number)).collect();
-        same("the versions", versions, found)?;
-    }
-    Ok(())
+    let store = &store;
+    let read = |wanted: Vec<_>| async move {
+        let sizes = store.attestation_type_version_sizes(org.id, &wanted).await?;
+        Ok((sizes, store.attestation_type_versions_by_number(org.id, &wanted).await?))
+    };
+    found_by_number(read, |found| (found.attestation_type, found.version), version).await
 }

@@ -10,8 +10,9 @@ use evidence_core::page::{PageRequest, SortDirection};
 use evidence_core::store::{Current, Store};
 use evidence_core::tags::{TagFilter, Tags};
 
-use super::fixtures::{Org, at, awkward, id, jane, named, request, robot, tags};
-use super::{Failure, Outcome, ensure, promises, same};
+use super::fixtures::{Org, at, awkward, id, jane, named, robot, tags};
+use super::shared::{found_by_number, largest_is_long, long_text, narrowed, paged, sized};
+use super::{Failure, Outcome, promises, same};
 
 promises! {
     controls_read_back: "Controls are what was recorded last, archived or not, and are found by their identifier.",
@@ -143,31 +144,22 @@ async fn controls_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
         org.record(vec![fact]).await?;
     }
     other.record(vec![created(200, "aa")]).await?;
-    let long = Control { description: "ü".repeat(3_000), ..called(101, "c") };
+    let long = Control { description: long_text(), ..called(101, "c") };
     org.record(vec![updated(long, 2)]).await?;
     let ascending = ControlFilter::default();
     same("ascending", found(&org, &ascending).await?, [102, 104, 100, 103, 101].map(id).to_vec())?;
     let descending = ControlFilter { direction: SortDirection::Desc, ..ControlFilter::default() };
     same("descending", found(&org, &descending).await?, [101, 100, 103, 104, 102].map(id).to_vec())?;
     let listed = store.controls(org.id, &ascending, PageRequest::ALL).await?;
-    let bytes = listed.items.iter().map(|one| one.bytes).max().unwrap_or_default();
-    ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of a control"))
+    largest_is_long(&listed.items)
 }
 
 async fn control_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record((100..105).map(|n| created(n, &format!("c{n}"))).collect()).await?;
-    for (asked, ids) in [
-        (request(0, 2), vec![100, 101]),
-        (request(4, 2), vec![104]),
-        (request(5, 2), vec![]),
-        (request(i64::MAX.unsigned_abs(), 2), vec![]),
-    ] {
-        let page = store.controls(org.id, &ControlFilter::default(), asked).await?;
-        let found = (page.items.into_iter().map(|one| one.id).collect::<Vec<_>>(), page.total);
-        same(&format!("{asked:?}"), found, (ids.into_iter().map(id).collect(), 5))?;
-    }
-    Ok(())
+    let filter = ControlFilter::default();
+    let controls = [100, 101, 102, 103, 104].map(id);
+    paged("the controls", &controls, |asked| store.controls(org.id, &filter, asked), |one| one.id).await
 }
 
 async fn controls_are_narrowed(store: Arc<dyn Store>) -> Outcome {
@@ -204,13 +196,12 @@ async fn controls_are_narrowed(store: Arc<dyn Store>) -> Outcome {
         (Some("eclair"), vec![tag("team")], false, vec![]),
         (Some("100%"), vec![tag("team")], false, vec![101]),
     ];
-    for (search, tags, archived, ids) in table {
-        let filter =
-            ControlFilter { search: search.map(str::to_owned), tags, archived, ..Default::default() };
-        let ids: Vec<Id> = ids.into_iter().map(id).collect();
-        same(&format!("{filter:?}"), found(&org, &filter).await?, ids)?;
-    }
-    Ok(())
+    let filter = |(search, tags, archived, ids): (Option<&str>, _, _, _)| {
+        let search = search.map(str::to_owned);
+        (ControlFilter { search, tags, archived, ..Default::default() }, ids)
+    };
+    let org = &org;
+    narrowed(table.map(filter), |filter| async move { found(org, &filter).await }).await
 }
 
 async fn control_versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
@@ -224,34 +215,20 @@ async fn control_versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome 
     for n in 2..=11 {
         org.record(vec![updated(Control { version: n, ..control(100, "a") }, n)]).await?;
     }
-    for (wanted, found) in [
-        (vec![], vec![]),
-        (vec![(100, 11)], vec![(100, 11)]),
-        (vec![(101, 1), (100, 2), (101, 1), (100, 10)], vec![(100, 2), (100, 10), (101, 1)]),
-        (vec![(100, 0), (100, 12), (101, 2), (200, 1), (999, 1), (100, u64::MAX)], vec![]),
-    ] {
-        let wanted: Vec<_> = wanted.into_iter().map(|(control, number)| (id(control), number)).collect();
-        let mut sizes = store.control_version_sizes(org.id, &wanted).await?;
-        sizes.sort_by_key(|listed| listed.id);
-        let mut versions = store.control_versions_by_number(org.id, &wanted).await?;
-        versions.sort_by_key(|version| (version.control, version.version));
-        let keys = found.iter().map(|(control, number)| (id(*control), *number)).collect::<Vec<_>>();
-        same("the sizes", sizes.into_iter().map(|listed| listed.id).collect(), keys)?;
-        let found = found.into_iter().map(|(control, number)| edited(control, number)).collect();
-        same("the versions", versions, found)?;
-    }
-    Ok(())
+    let store = &store;
+    let read = |wanted: Vec<_>| async move {
+        let sizes = store.control_version_sizes(org.id, &wanted).await?;
+        Ok((sizes, store.control_versions_by_number(org.id, &wanted).await?))
+    };
+    found_by_number(read, |found| (found.control, found.version), edited).await
 }
 
 async fn sizes_are_of_whole_control_versions(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    for (n, length) in [(100, 0), (101, 3_000), (102, 300_000)] {
-        let version = ControlVersion { description: "ü".repeat(length), ..version(n, 1) };
-        org.record(vec![Fact::ControlCreated { record: control(n, &format!("c{n}")), version }]).await?;
-        let size = store.control_version_sizes(org.id, &[(id(n), 1)]).await?;
-        let bytes = size.iter().map(|listed| listed.bytes).sum::<u64>();
-        let least = 2 * length as u64;
-        ensure((least..least + 2_000).contains(&bytes), &format!("{bytes} bytes of {length} characters"))?;
-    }
-    Ok(())
+    let created = |n, description| Fact::ControlCreated {
+        record: control(n, &format!("c{n}")),
+        version: ControlVersion { description, ..version(n, 1) },
+    };
+    let store = &store;
+    sized(&org, created, |of| async move { store.control_version_sizes(org.id, &[of]).await }).await
 }

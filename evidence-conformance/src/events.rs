@@ -83,7 +83,7 @@ async fn events_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
     same("of an unknown one", numbered(&store, org.id, 999, &[1]).await?, Vec::new())?;
     same("of another organization", numbered(&store, other.id, 101, &[1, 2, 3]).await?, Vec::new())?;
 
-    // What has no digest, what exits in the write in which it began, and what was only seen otherwise.
+    // An artifact without a digest, one that exits in the write in which it began, and one that only changed.
     let unchanged = |name: &str| Annotation { kind: name.to_owned(), was: 1, now: 2 };
     let seen =
         RunningArtifact { annotation: unchanged(Annotation::UNCHANGED), since: 2, ..undigested("web", 3) };

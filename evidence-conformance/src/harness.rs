@@ -16,10 +16,10 @@ use super::{Check, checks, transfer_checks};
 /// Racers have to meet on several threads, however few cores the machine has.
 const THREADS: usize = 4;
 
-/// What a module's path begins with, which says nothing in a list of checks.
+/// The beginning of a module's path, which a list of checks omits.
 const CRATE: &str = concat!(env!("CARGO_CRATE_NAME"), "::");
 
-/// What the command line asks for: as Rust's test harness has it, with any number of filters.
+/// The arguments of Rust's test harness, with any number of filters.
 #[derive(Debug, Parser)]
 struct CommandLine {
     /// With the first filter.

@@ -64,6 +64,7 @@ mod races;
 mod recording;
 mod repos;
 mod service_accounts;
+mod shared;
 mod snapshots;
 mod tags;
 mod texts;
@@ -80,7 +81,7 @@ use evidence_core::transfer::Transfer;
 pub use blobs::run_blobs;
 pub use harness::{main, main_with_transfer};
 
-/// What came of a check.
+/// The outcome of a check.
 pub type Outcome = Result<(), Failure>;
 
 /// A check in progress.
@@ -90,7 +91,7 @@ pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub struct Check<S: ?Sized = dyn Store> {
     /// The path of the check.
     pub name: &'static str,
-    /// What a store promises.
+    /// The promise of a store.
     pub promise: &'static str,
     /// Puts an empty store to the test.
     pub run: fn(Arc<S>) -> Running,
@@ -212,7 +213,7 @@ fn conflict<T: fmt::Debug>(what: &str, answer: StoreResult<T>) -> Outcome {
     }
 }
 
-/// What must be there.
+/// Returns the value, or a failure if it is missing.
 fn present<T>(what: &str, found: Option<T>) -> Result<T, Failure> {
     found.ok_or_else(|| Failure(format!("{what} is missing")))
 }

@@ -45,7 +45,7 @@ impl List {
         })
     }
 
-    /// What a fact adds to the list, after the flow that it is of.
+    /// The flow of a fact, and the item that the fact adds to the list.
     fn item(self, fact: &Fact) -> Option<(Id, Id)> {
         match (self, fact) {
             (Self::Trails, Fact::TrailBegun { record }) => Some((record.flow, record.id)),

@@ -27,7 +27,7 @@ promises! {
     who_keeps_it_again_has_it: "Whoever has noted a content that is removed at the same time, and keeps it then, has it.",
 }
 
-/// What is attached.
+/// The content of the attachment.
 pub(super) const CONTENT: &[u8] = b"what was attached";
 
 pub(super) fn digest(content: &[u8]) -> Fingerprint {

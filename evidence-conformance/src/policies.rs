@@ -7,7 +7,8 @@ use evidence_core::policies::{DescriptionChange, Policy, PolicyVersion};
 use evidence_core::store::{Current, Store};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
-use super::{Outcome, ensure, promises, same};
+use super::shared::{found_by_number, largest_is_long, long_text, sized};
+use super::{Outcome, promises, same};
 
 promises! {
     policies_read_back: "Policies are what was recorded last.",
@@ -106,25 +107,21 @@ async fn policies_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     same("none", store.policies_listed(org.id).await?, Vec::new())?;
     org.record(vec![created(100, "b"), created(101, "a"), created(102, "B"), created(103, "a~")]).await?;
     other.record(vec![created(200, "aa")]).await?;
-    let long = Policy { description: "ü".repeat(3_000), ..policy(100, "b") };
+    let long = Policy { description: long_text(), ..policy(100, "b") };
     org.record(vec![updated(long, None)]).await?;
     let listed = store.policies_listed(org.id).await?;
     same("the policies", listed.iter().map(|one| one.id).collect(), [102, 101, 103, 100].map(id).to_vec())?;
-    let bytes = listed.iter().map(|one| one.bytes).max().unwrap_or_default();
-    ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of a policy"))
+    largest_is_long(&listed)
 }
 
 async fn sizes_are_of_whole_versions(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    for (n, length) in [(100, 0), (101, 3_000), (102, 300_000)] {
-        let version = PolicyVersion { policy_yaml: "ü".repeat(length), ..version(n, 1) };
-        org.record(vec![Fact::PolicyCreated { record: policy(n, &format!("p{n}")), version }]).await?;
-        let size = store.policy_version_sizes(org.id, &[(id(n), 1)]).await?;
-        let bytes = size.iter().map(|listed| listed.bytes).sum::<u64>();
-        let least = 2 * length as u64;
-        ensure((least..least + 2_000).contains(&bytes), &format!("{bytes} bytes of {length} characters"))?;
-    }
-    Ok(())
+    let created = |n, policy_yaml| Fact::PolicyCreated {
+        record: policy(n, &format!("p{n}")),
+        version: PolicyVersion { policy_yaml, ..version(n, 1) },
+    };
+    let store = &store;
+    sized(&org, created, |of| async move { store.policy_version_sizes(org.id, &[of]).await }).await
 }
 
 async fn versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
@@ -137,21 +134,10 @@ async fn versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
     }
     let renamed = Policy { version: 11, description: awkward(), ..policy(100, "a") };
     org.record(vec![updated(renamed, None)]).await?;
-    for (wanted, found) in [
-        (vec![], vec![]),
-        (vec![(100, 11)], vec![(100, 11)]),
-        (vec![(101, 1), (100, 2), (101, 1), (100, 10)], vec![(100, 2), (100, 10), (101, 1)]),
-        (vec![(100, 0), (100, 12), (101, 2), (200, 1), (999, 1), (100, u64::MAX)], vec![]),
-    ] {
-        let wanted: Vec<_> = wanted.into_iter().map(|(policy, number)| (id(policy), number)).collect();
-        let mut sizes = store.policy_version_sizes(org.id, &wanted).await?;
-        sizes.sort_by_key(|listed| listed.id);
-        let mut versions = store.policy_versions_by_number(org.id, &wanted).await?;
-        versions.sort_by_key(|version| (version.policy, version.version));
-        let keys = found.iter().map(|(policy, number)| (id(*policy), *number)).collect::<Vec<_>>();
-        same("the sizes", sizes.into_iter().map(|listed| listed.id).collect(), keys)?;
-        let found = found.into_iter().map(|(policy, number)| version(policy, number)).collect();
-        same("the versions", versions, found)?;
-    }
-    Ok(())
+    let store = &store;
+    let read = |wanted: Vec<_>| async move {
+        let sizes = store.policy_version_sizes(org.id, &wanted).await?;
+        Ok((sizes, store.policy_versions_by_number(org.id, &wanted).await?))
+    };
+    found_by_number(read, |found| (found.policy, found.version), version).await
 }

@@ -62,7 +62,7 @@ async fn entries_follow_the_facts(store: Arc<dyn Store>) -> Outcome {
     same("the facts", kept.collect(), expected.to_vec())
 }
 
-/// What a refused write must leave as it was.
+/// The state that a refused write must not change.
 async fn unchanged_by(org: &Org, refused: Vec<Fact>, preconditions: Vec<Precondition>) -> Outcome {
     let store = &org.store;
     let before = (store.ledger_head(org.id).await?, store.flow(org.id, "known").await?);
@@ -321,7 +321,7 @@ async fn an_archived_record_gives_up_its_names(store: Arc<dyn Store>) -> Outcome
     same("after the name was taken", environments(&org, &["a", "b"]).await?, found)
 }
 
-/// What a name led to before a write, and what becomes of it in the write: the same as one fact after the other.
+/// The record of a name before a write, and the facts of the write. The result equals that of the facts one by one.
 async fn names_that_come_and_go_leave_nothing(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     for org in [&org, &other] {

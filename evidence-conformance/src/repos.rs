@@ -11,7 +11,8 @@ use evidence_core::repos::{RepoInfo, VcsProvider};
 use evidence_core::store::{Current, Store};
 use evidence_core::tags::{TagFilter, Tags};
 
-use super::fixtures::{Org, at, bare_repo_info, full_repo_info, id, request, tags};
+use super::fixtures::{Org, at, bare_repo_info, full_repo_info, id, tags};
+use super::shared::{narrowed, paged};
 use super::{Failure, Outcome, promises, same};
 
 promises! {
@@ -127,19 +128,14 @@ async fn repos_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
 
 async fn repo_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
-    for (asked, expected) in [
-        (request(1, 2), vec![103, 104]),
-        (request(4, 2), vec![105]),
-        (request(5, 2), vec![]),
-        (request(PageRequest::ALL.limit, 1), vec![]),
-    ] {
-        let found = store.repos(org.id, &RepoFilter::default(), asked).await?.map(|repo| repo.id);
-        let expected = Page { items: expected.into_iter().map(id).collect(), total: 5 };
-        same(&format!("{asked:?}"), found, expected.clone())?;
-        let found = store.repo_ids(org.id, &RepoFilter::default(), asked).await?;
-        same(&format!("{asked:?}, their ids"), found, expected.items)?;
-    }
-    Ok(())
+    let (filter, repos) = (RepoFilter::default(), [102, 103, 104, 101, 105].map(id));
+    paged("the repos", &repos, |asked| store.repos(org.id, &filter, asked), |repo| repo.id).await?;
+    let (store, filter) = (&store, &filter);
+    let ids = |asked| async move {
+        let items = store.repo_ids(org.id, filter, asked).await?;
+        Ok(Page { items, total: repos.len() as u64 })
+    };
+    paged("their ids", &repos, ids, |id| id).await
 }
 
 async fn repos_are_narrowed(store: Arc<dyn Store>) -> Outcome {
@@ -172,11 +168,8 @@ async fn repos_are_narrowed(store: Arc<dyn Store>) -> Outcome {
         (RepoFilter { tags: tagged(&["team:red", "tier"]), ..any() }, vec![104]),
         (RepoFilter { tags: tagged(&["team:"]), search: text("api"), ..any() }, vec![103]),
     ];
-    for (filter, expected) in cases {
-        let expected = expected.into_iter().map(id).collect();
-        same(&format!("{filter:?}"), listed(&org, &filter).await?, expected)?;
-    }
-    Ok(())
+    let org = &org;
+    narrowed(cases, |filter| async move { listed(org, &filter).await }).await
 }
 
 async fn the_newest_repo_of_a_name(store: Arc<dyn Store>) -> Outcome {

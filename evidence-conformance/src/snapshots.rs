@@ -67,12 +67,12 @@ pub(super) fn changed(start: &str, since: u64, from: u64) -> RunningArtifact {
     RunningArtifact { since, ..instance(start, from) }
 }
 
-/// What has no digest but this name.
+/// An artifact without a digest, by this name.
 pub(super) fn undigested(name: &str, from: u64) -> RunningArtifact {
     RunningArtifact { fingerprint: None, name: name.to_owned(), ..instance("", from) }
 }
 
-/// What the rules of a policy came to.
+/// The results of a policy's rules.
 fn outcome(policy: u16, rules: &str) -> PolicyOutcome {
     PolicyOutcome { policy, rules: rules.into(), unknown: Vec::new() }
 }

@@ -52,7 +52,7 @@ async fn tags_are_told_once(store: Arc<dyn Store>) -> Outcome {
         let version = ControlVersion { control: record.id, ..version(0, 1) };
         org.record(vec![Fact::ControlCreated { record, version }]).await?;
     }
-    // What it had before is no choice any more.
+    // Its former tags are no choices any more.
     org.record(vec![Fact::ControlTagged { record: tagged(103, &[("gone", "x")]) }]).await?;
     org.record(vec![Fact::ControlTagged { record: tagged(103, &[("b", "a")]) }]).await?;
     other

@@ -17,8 +17,9 @@ use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFil
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, bare_commit,
     external_urls, fingerprint, flow, flow_created, free_form, full_commit, full_repo_info, id, jane, named,
-    request, robot, tags, trail, trail_begun, user_data,
+    robot, tags, trail, trail_begun, user_data,
 };
+use super::shared::{narrowed, paged};
 use super::texts::kept;
 use super::{Failure, Outcome, present, promises, same, same_set};
 
@@ -158,21 +159,9 @@ async fn labels_are_of_these_trails(store: Arc<dyn Store>) -> Outcome {
 async fn trail_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     let filter = TrailFilter { flow: Some(id(101)), ..TrailFilter::default() };
-    for (asked, expected) in [
-        (request(0, 2), vec![114, 115]),
-        (request(2, 2), vec![111]),
-        (request(3, 2), vec![]),
-        (request(PageRequest::ALL.limit, 1), vec![]),
-    ] {
-        let found = store.trails(org.id, &filter, asked).await?.map(|trail| trail.id);
-        let items = expected.into_iter().map(id).collect();
-        same(&format!("{asked:?}"), found, Page { items, total: 3 })?;
-    }
-    Ok(())
+    let trails = [114, 115, 111].map(id);
+    paged("the trails", &trails, |asked| store.trails(org.id, &filter, asked), |trail| trail.id).await
 }
-
-/// Flow, tag and prefix to narrow by, and the trails that are left.
-type Narrowed<'a> = (Option<u64>, Option<&'a str>, Option<&'a str>, &'a [u64]);
 
 async fn trails_are_narrowed(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = several(&store).await?;
@@ -185,29 +174,26 @@ async fn trails_are_narrowed(store: Arc<dyn Store>) -> Outcome {
     .await?;
     other.record(vec![artifact_reported(220, 200, Some(211), "abcde")]).await?;
     let whole = fingerprint("abcde").into_string();
-    let cases: [Narrowed<'_>; 11] = [
-        (Some(100), None, None, &[112, 113]),
-        (Some(102), None, None, &[]),
-        (Some(200), None, None, &[]),
-        (None, Some("team"), None, &[112, 113]),
-        (None, Some("team:blue"), None, &[]),
-        (Some(101), Some("team:red"), None, &[]),
-        (None, None, Some("abcd"), &[111, 112]),
-        (None, None, Some(&whole), &[111, 112]),
-        (None, None, Some("bcde"), &[]),
-        (Some(101), None, Some("abcde"), &[111]),
-        (None, Some("team:red"), Some("abcdf"), &[112]),
+    // Flow, tag and prefix to narrow by, and the trails that are left.
+    let cases = [
+        (Some(100), None, None, vec![112, 113]),
+        (Some(102), None, None, vec![]),
+        (Some(200), None, None, vec![]),
+        (None, Some("team"), None, vec![112, 113]),
+        (None, Some("team:blue"), None, vec![]),
+        (Some(101), Some("team:red"), None, vec![]),
+        (None, None, Some("abcd"), vec![111, 112]),
+        (None, None, Some(whole.as_str()), vec![111, 112]),
+        (None, None, Some("bcde"), vec![]),
+        (Some(101), None, Some("abcde"), vec![111]),
+        (None, Some("team:red"), Some("abcdf"), vec![112]),
     ];
-    for (flow, tag, prefix, expected) in cases {
-        let filter = TrailFilter {
-            flow: flow.map(id),
-            flow_tag: tag.map(|tag| TagFilter::parse(tag, ':')),
-            fingerprint: prefix.map(ToOwned::to_owned),
-        };
-        let expected = expected.iter().map(|n| id(*n)).collect();
-        same(&format!("{filter:?}"), listed(&org, &filter).await?, expected)?;
-    }
-    Ok(())
+    let filter = |(flow, tag, prefix, expected): (Option<u64>, Option<&str>, Option<&str>, _)| {
+        let flow_tag = tag.map(|tag| TagFilter::parse(tag, ':'));
+        (TrailFilter { flow: flow.map(id), flow_tag, fingerprint: prefix.map(ToOwned::to_owned) }, expected)
+    };
+    let org = &org;
+    narrowed(cases.map(filter), |filter| async move { listed(org, &filter).await }).await
 }
 
 async fn the_newest_trail_of_each_flow(store: Arc<dyn Store>) -> Outcome {

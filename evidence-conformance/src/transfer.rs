@@ -173,7 +173,7 @@ async fn imports_never_turn_time_back(store: Arc<dyn Transfer>) -> Outcome {
     store.import(part(1..3)?).await?;
     let back = store.import(part(3..4)?).await;
     ensure(matches!(back, Err(StoreError::Corrupt { .. })), "from one import to the next")?;
-    // What is there already is refused for that.
+    // An import over existing entries is refused.
     for again in [0..1, 0..3, 1..3] {
         conflict(&format!("{again:?} again"), store.import(part(again)?).await)?;
     }
@@ -287,7 +287,7 @@ async fn fill(store: &Arc<dyn Transfer>) -> Result<Org, Failure> {
     Ok(org)
 }
 
-/// What callers see is the same in both.
+/// Callers see the same in both.
 async fn equal(found: &Arc<dyn Transfer>, expected: &Arc<dyn Transfer>) -> Outcome {
     for org in [id(1), id(2)] {
         let [ours, theirs] = [found.ledger_head(org).await?, expected.ledger_head(org).await?];
@@ -412,7 +412,7 @@ async fn what_comes_in_meanwhile_is_late(store: Arc<dyn Transfer>) -> Outcome {
     equal(&store, &source).await
 }
 
-/// What a copy did with the attachments, and which it skipped.
+/// The attachments that a copy wrote, and those that it skipped.
 async fn attachments_copied(
     from: &dyn Transfer,
     to: &dyn Transfer,
@@ -473,7 +473,7 @@ async fn attachments_are_checked_where_they_are(store: Arc<dyn Transfer>) -> Out
         expected.extend(fault.map(|fault| format!("organization foo: the attachment {sha256} {fault}")));
     }
     expected.sort();
-    // What is kept for one organization is not another's.
+    // The content of one organization is not another's.
     other.record(vec![attested(2000, b"whole")]).await?;
     let sha256 = sha256_hex(b"whole");
     expected.push(format!("organization foobar: the attachment {sha256} is missing or empty"));

@@ -79,8 +79,7 @@ impl Recorder for Broken {
 }
 
 impl Broken {
-    /// What a transaction does that reads the preconditions from an older snapshot than it writes to, and
-    /// leaves names to them.
+    /// Records as a transaction does that reads the preconditions from an older snapshot than it writes to.
     async fn record_what_looked_right(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         for precondition in std::mem::take(&mut write.preconditions) {
             let holds = match precondition {
