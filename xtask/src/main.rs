@@ -52,15 +52,23 @@ const REQUIRED_TESTS: [&str; 4] = [
 ];
 
 /// The published packages.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 12] = [
+    "evidence-conformance",
     "evidence-core",
+    "evidence-ledger",
     "evidence-notify",
     "evidence-object-store",
+    "evidence-pdf",
+    "evidence-rules",
     "evidence-store-postgres",
     "evidence-store-sql",
     "evidence-store-sqlite",
     "evidence-tower",
+    "evidence-values",
 ];
+
+/// The target of programs in browsers.
+const WASM: &str = "wasm32-unknown-unknown";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -158,6 +166,10 @@ fn ci() -> Result {
     })?;
     step("clippy without features", || {
         cargo(["clippy", "--package", "evidence-core", "--no-default-features", "--", "-D", "warnings"]).run()
+    })?;
+    step("ledger for WebAssembly", || {
+        run::program("rustup").args(["target", "add", WASM]).run()?;
+        cargo(["check", "--package", "evidence-ledger", "--target", WASM]).run()
     })?;
     step("tests", || test(Need::Always, &[]))?;
     step("documentation", || {
