@@ -525,7 +525,7 @@ impl RuleOutcomes {
     }
 
     /// Returns the length of the recorded text, separators included.
-    pub const fn len(&self) -> usize {
+    pub const fn text_len(&self) -> usize {
         self.0.len()
     }
 

@@ -240,7 +240,7 @@ impl FlowAttestations {
     }
 
     /// Returns the number of entries of this scope.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         let kinds = self.kinds.values().map(BTreeMap::len).sum::<usize>();
         let decisions = self.decisions.values().map(BTreeMap::len).sum::<usize>();
         self.attestations.len() + kinds + decisions

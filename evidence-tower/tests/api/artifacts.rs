@@ -298,7 +298,8 @@ async fn a_search_finds_what_begins_so_in_each_flow_newest_first(api: Api) {
     api.given_artifact('a', "t").await;
     api.given_test('a', "t", true).await;
     for _ in 0..2 {
-        api.report("old", "a".repeat(64)).await.created();
+        let url = json!({"commit_url": "d"});
+        api.report("old", "a".repeat(64)).with(url).await.created();
     }
     for environment in ["test", "prod"] {
         api.report_running(environment, &[('a', &[1])]).await.created();
@@ -328,7 +329,7 @@ async fn a_search_finds_what_begins_so_in_each_flow_newest_first(api: Api) {
     let in_old = json!({
         "fingerprint": fingerprint, "name": "app", "has_provenance": true, "git_commit": "",
         "pipeline": "old", "flow": "old", "trail": "", "template_reference_name": "",
-        "build_url": "b", "commit_url": "c", "compliance_state": "COMPLIANT",
+        "build_url": "b", "commit_url": "d", "compliance_state": "COMPLIANT",
         "running_in": ["prod"], "exited_from": ["test"],
         "html_url": format!("http://localhost:8001/acme/flows/old/artifacts/{fingerprint}"),
         "api_url": format!("http://localhost:8001/api/v2/artifacts/acme/old/fingerprint/{fingerprint}"),

@@ -232,7 +232,7 @@ impl InTrail {
                 return Arc::clone(&none);
             }
             let list = FlowAttestations::of_scope(lines, reported, on_trail, required);
-            kept.set(kept.get() + list.len());
+            kept.set(kept.get() + list.count());
             Arc::new(list)
         };
         let (most, reports) = (compliance::MAX_LINES, (&artifacts[..], &attestations[..]));
