@@ -1,11 +1,11 @@
-//! The service over the memory store, without I/O: the trail PDF (P7).
+//! The trail PDF (P7), from the service with the memory store, without I/O.
 
 use std::sync::Arc;
 
 use evidence_benches::{FLOW, ORG, Result, Row, attestation_document, evidence, median_ms, print};
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::attestations::{AttestationInput, Generic, PostAttestation};
 use evidence_core::auth::{Credential, Principal};
-use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Document, Form};
 use evidence_core::trails::GetAuditPdf;
 use evidence_core::{Evidence, EvidenceService};

@@ -1,7 +1,9 @@
-//! A year of an environment: what runs in it is reported again and again, and one report in five tells that another artifact
-//! runs in the place of one, so that one stops and one starts. At the end single artifacts stop and start again.
-//! `EVIDENCE_BENCH_REPORTS` names how many reports there are, and `EVIDENCE_BENCH_RUNNING` of how many artifacts; the
-//! defaults take a minute, and 100000 of 800 is what a busy environment has in a year. A word after `--` names the engine.
+//! A year of an environment. Reports arrive continuously, and in one of five, one artifact has replaced
+//! another, so that one stops and one starts. At the end, single artifacts stop and start again.
+//!
+//! `EVIDENCE_BENCH_REPORTS` is the number of reports, and `EVIDENCE_BENCH_RUNNING` the number of running
+//! artifacts. The defaults take a minute. 100000 reports of 800 artifacts are a busy environment's year. A
+//! word after `--` selects the engine.
 
 use std::str::FromStr;
 
@@ -14,17 +16,17 @@ use serde_json::{Value, json};
 
 const NAME: &str = "a_year";
 const ENVIRONMENT: &str = "production";
-/// One report to so many takes a snapshot.
+/// The number of reports per snapshot.
 const PER_SNAPSHOT: usize = 5;
-/// So many reports are timed at the beginning and at the end.
+/// The number of timed reports at the beginning and at the end.
 const TIMED: usize = 100;
-/// How often each read is timed.
+/// The number of times each read is timed.
 const READS: usize = 50;
 const PER_PAGE: usize = 20;
-/// How many snapshots there are in which a single artifact stops or starts, unless `EVIDENCE_BENCH_CHANGES` names a number: P6
-/// is about 10,000.
+/// The number of snapshots in which a single artifact stops or starts, unless set by
+/// `EVIDENCE_BENCH_CHANGES`. P6 requires about 10,000.
 const CHANGES: usize = 500;
-/// In bytes, of a snapshot that changes one artifact (P6).
+/// The maximum size in bytes of a snapshot that changes one artifact (P6).
 const MOST: u64 = 2 << 10;
 
 fn main() -> Result {
@@ -44,12 +46,12 @@ fn main() -> Result {
     })
 }
 
-/// What the variable says.
+/// Returns the value of a variable.
 fn number(variable: &str, usual: usize) -> Result<usize> {
     Ok(std::env::var(variable).map_or(Ok(usual), |text| usize::from_str(&text))?)
 }
 
-/// What is measured at one end of the year, in milliseconds.
+/// The measurements at one end of the year, in milliseconds.
 struct End {
     reports: Vec<f64>,
     reads: Vec<(&'static str, Vec<f64>)>,
@@ -108,23 +110,23 @@ fn row(what: String, first: &[f64], last: &[f64], target: Option<&'static str>) 
     Row { ratio: Some(ratio), ..row }
 }
 
-/// An environment in the course of time.
+/// An environment over time.
 struct Year<'s> {
     server: &'s Server,
     client: Client,
     /// The number of the artifact in each place.
     running: Vec<usize>,
-    /// How many reports there were.
+    /// The number of reports so far.
     number: usize,
 }
 
 impl Year<'_> {
-    /// How many snapshots were taken.
+    /// Returns the number of snapshots so far.
     const fn snapshots(&self) -> usize {
         1 + self.number.saturating_sub(1) / PER_SNAPSHOT
     }
 
-    /// What will run is built before, so that a snapshot is all that takes room from then on.
+    /// Reports all builds in advance, so that only snapshots take space from then on.
     async fn furnish(&mut self, running: usize, changes: usize) -> Result {
         let environment = json!({ "name": ENVIRONMENT, "type": "docker", "description": "" });
         self.client.send(&self.server.flow(None)).await?;
@@ -136,7 +138,7 @@ impl Year<'_> {
         Ok(())
     }
 
-    /// Reports the artifact of this number to a trail of its own.
+    /// Reports the artifact of this number to a separate trail.
     async fn build(&mut self, number: usize) -> Result {
         let body = json!({
             "trail_name": format!("build-{number}"), "template_reference_name": "api", "fingerprint": fingerprint(number),
@@ -147,7 +149,7 @@ impl Year<'_> {
         Ok(())
     }
 
-    /// Reports so often what runs, and says how long each took.
+    /// Sends this many reports, and returns the duration of each.
     async fn report(&mut self, reports: usize) -> Result<Vec<f64>> {
         let mut taken = Vec::with_capacity(reports);
         for _ in 0..reports {
@@ -166,7 +168,7 @@ impl Year<'_> {
         Ok(taken)
     }
 
-    /// A report of what runs, but for the artifact in this place.
+    /// Returns a report of the running artifacts, without the one in this place.
     fn running_without(&self, missing: Option<usize>) -> Request {
         let artifact = |number: &usize| json!({ "digests": { filename(*number): fingerprint(*number) }, "creationTimestamp": 1_700_000_000 });
         let reported = (0..).zip(&self.running).filter(|(place, _)| Some(*place) != missing);
@@ -175,7 +177,7 @@ impl Year<'_> {
         self.server.json("PUT", &path, &json!({ "artifacts": artifacts }))
     }
 
-    /// Lets single artifacts stop and start again, and says how many snapshots that took.
+    /// Stops and starts single artifacts. Returns the number of snapshots.
     async fn single_changes(&mut self, snapshots: usize) -> Result<usize> {
         for place in 0..snapshots / 2 {
             for missing in [Some(place % self.running.len()), None] {
@@ -186,7 +188,7 @@ impl Year<'_> {
         Ok(snapshots / 2 * 2)
     }
 
-    /// How long reads take.
+    /// Returns the durations of reads.
     async fn reads(&mut self) -> Result<Vec<(&'static str, Vec<f64>)>> {
         let last = self.snapshots().div_ceil(PER_PAGE).max(1);
         let page = |page: usize| format!("/snapshots/{ORG}/{ENVIRONMENT}?page={page}&per_page={PER_PAGE}");

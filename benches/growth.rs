@@ -1,7 +1,9 @@
-//! Reads as a store grows (P4): an artifact by its fingerprint, and the first, the middle and the last page of trails,
-//! artifacts and snapshots. `EVIDENCE_BENCH_GROWTH` names the sizes, as in `10000,100000,1000000`; the usual ones leave
-//! the last out, which takes minutes to fill. Each size is a store of its own, and they are read in turns: what else
-//! the machine does meanwhile is the same to all of them. A word after `--` names the engine.
+//! Reads as a store grows (P4): an artifact by its fingerprint, and the first, middle and last page of
+//! trails, artifacts and snapshots.
+//!
+//! `EVIDENCE_BENCH_GROWTH` has the sizes, such as `10000,100000,1000000`. The default omits the last, which
+//! takes minutes to fill. Each size has its own store. The stores are read in turns, so that other work of
+//! the machine affects all of them equally. A word after `--` selects the engine.
 
 use evidence_benches::{
     FLOW, Filter, Grown, ORG, Reads, Request, Result, Server, Stores, growth, member, new_id, print, run,
@@ -14,9 +16,9 @@ use evidence_core::trails::Trail;
 use evidence_core::{Fact, Write};
 use serde_json::json;
 
-/// How many trails and artifacts a write of the filling has.
+/// The number of trails and artifacts per write when filling.
 const BATCH: usize = 2048;
-/// There is one snapshot to so many artifacts: each needs the one before.
+/// The number of artifacts per snapshot. Each snapshot needs the previous one.
 const PER_SNAPSHOT: usize = 20;
 const ENVIRONMENT: &str = "production";
 
@@ -63,8 +65,9 @@ fn reads(server: &Server, size: usize) -> Reads {
     ]
 }
 
-/// A trail and an artifact for each number, and a snapshot for some. The first come in by the API, the others are
-/// recorded as that left those: a request each would take a quarter of an hour for a million.
+/// Creates a trail and an artifact for each number, and some snapshots. The first ones are sent to the API.
+/// The others are recorded as copies of them, because separate requests would take a quarter of an hour for a
+/// million.
 async fn fill(server: &Server, size: usize) -> Result {
     let environment = json!({ "name": ENVIRONMENT, "type": "docker", "description": "" });
     let mut client = server.client().await?;
@@ -83,9 +86,9 @@ async fn fill(server: &Server, size: usize) -> Result {
             facts.extend(another(&trail, artifact, *number)?);
         }
         let (by, at) = (by.clone(), trail.created_at);
-        store.record(Write { org, by, at, facts, guards: vec![], secrets: vec![] }).await?;
+        store.record(Write { org, by, at, facts, preconditions: vec![], secrets: vec![] }).await?;
     }
-    // A new connection: the server closes those that were idle for long.
+    // A new connection, because the server closes idle ones.
     let mut client = server.client().await?;
     for number in (0..size).step_by(PER_SNAPSHOT) {
         client.send(&report(server, number)).await?;
@@ -93,7 +96,7 @@ async fn fill(server: &Server, size: usize) -> Result {
     Ok(())
 }
 
-/// A trail and its artifact like these.
+/// Returns copies of a trail and its artifact.
 fn another(trail: &Trail, artifact: &Artifact, number: usize) -> Result<[Fact; 2]> {
     let trail = Trail { id: new_id(), name: trail_name(number).parse()?, ..trail.clone() };
     let artifact = Artifact {
@@ -119,7 +122,7 @@ fn filename(number: usize) -> String {
     format!("registry.example.com/api:{number}")
 }
 
-/// The first artifact, which begins the first trail.
+/// Reports the first artifact, which also begins the first trail.
 fn reported_artifact(server: &Server) -> Request {
     let body = json!({
         "trail_name": trail_name(0), "template_reference_name": "api",
@@ -130,7 +133,7 @@ fn reported_artifact(server: &Server) -> Request {
     server.json("POST", &format!("/artifacts/{ORG}/{FLOW}"), &body)
 }
 
-/// Another artifact runs than before.
+/// Reports that another artifact runs.
 fn report(server: &Server, number: usize) -> Request {
     let artifacts =
         json!([{ "digests": { filename(number): fingerprint(number) }, "creationTimestamp": 1_700_000_000 }]);

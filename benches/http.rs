@@ -1,5 +1,5 @@
-//! The API over a socket, client and server sharing the machine: writing attestations (P1 on SQLite, P2 on PostgreSQL),
-//! reading an artifact (P3), and reporting what runs (P5).
+//! The API over a socket, with client and server on one machine: writing attestations (P1 on SQLite, P2 on
+//! PostgreSQL), reading an artifact (P3), and reporting an environment (P5).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio::runtime::Handle;
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1500);
-/// How many organizations write where many do.
+/// The number of organizations in the rows with many organizations.
 const ORGANIZATIONS: usize = 50;
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: test\n          type: generic\n";
 const POLICY: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n  trail-compliance:\n    required: true\n";
-/// How many artifacts were reported.
+/// The number of reported artifacts.
 const ARTIFACTS: usize = 8001;
-/// How many of them the environment runs.
+/// The number of artifacts that run in the environment.
 const RUNNING: usize = 800;
 
 fn main() -> Result {
@@ -40,7 +40,7 @@ fn main() -> Result {
     })
 }
 
-/// The figures that are wanted of this engine.
+/// Measures the selected figures of this engine.
 async fn figures(servers: &Handle, stores: &Stores, engine: Engine, filter: &Filter) -> Result<Vec<Row>> {
     let wants = |figure: &str| filter.wants(&format!("{figure} {engine}"));
     let mut rows = match engine {
@@ -61,7 +61,7 @@ async fn figures(servers: &Handle, stores: &Stores, engine: Engine, filter: &Fil
     Ok(rows)
 }
 
-/// Two kinds of workers in turns, and the medians of each.
+/// Measures two kinds of workers in turns, and returns the medians of each.
 async fn in_turns<A: Worker, B: Worker>(mut ours: Vec<A>, mut probe: Vec<B>) -> Result<(Round, Round)> {
     let (mut our_rounds, mut probe_rounds) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -85,7 +85,7 @@ async fn raw_clients(
     Ok((0..clients).map(|_| raw.client(attestation_document("test"))).collect())
 }
 
-/// P1: attestations against raw grouped inserts of as many bytes, in turns.
+/// P1: attestations compared with raw grouped inserts of equal size, in turns.
 async fn grouped(servers: &Handle, stores: &Stores) -> Result<Vec<Row>> {
     let server = Arc::new(Server::start(servers, stores, Engine::Sqlite, "writing").await?);
     let attesters = Attester::several(&server, &[ORG.to_owned()], 64).await?;
@@ -100,7 +100,8 @@ async fn grouped(servers: &Handle, stores: &Stores) -> Result<Vec<Row>> {
     ])
 }
 
-/// P2: attestations against `pgbench`, in turns; with raw grouped inserts and with many organizations beside them.
+/// P2: attestations compared with `pgbench`, in turns, together with raw grouped inserts and with many
+/// organizations.
 async fn against_pgbench(servers: &Handle, stores: &Stores) -> Result<Vec<Row>> {
     let server = Arc::new(Server::start(servers, stores, Engine::Postgres, "writing").await?);
     let one = [ORG.to_owned()];
@@ -135,7 +136,7 @@ async fn against_pgbench(servers: &Handle, stores: &Stores) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// P3: an artifact by its fingerprint, against the same bytes from hyper alone.
+/// P3: an artifact by its fingerprint, compared with the same bytes from hyper alone.
 async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Result<Vec<Row>> {
     const CLIENTS: usize = 16;
     let request = server.get(&format!("/artifacts/{ORG}/{FLOW}/fingerprint/{}", fingerprint(7)));
@@ -167,7 +168,7 @@ async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Result<Ve
     ])
 }
 
-/// P5: reports of environments whose artifacts were all reported to trails, evaluated by a policy.
+/// P5: reports of environments whose artifacts were all reported to trails, evaluated against a policy.
 async fn reports(server: &Server, engine: Engine) -> Result<Vec<Row>> {
     let mut client = server.client().await?;
     let environment = given_environment(server, &mut client).await?;
@@ -188,7 +189,7 @@ async fn reports(server: &Server, engine: Engine) -> Result<Vec<Row>> {
     Ok(vec![row("unchanged", same, most), row("one replaced", changed, 1.5 * most)])
 }
 
-/// A flow, a policy, and every artifact in a trail of its own with the attestation that the template asks for.
+/// Creates a flow, a policy, and every artifact in a separate trail with the required attestation.
 async fn furnish(server: &Server) -> Result {
     let flow = server.flow(Some(TEMPLATE));
     let parts =
@@ -218,7 +219,7 @@ fn artifact(server: &Server, number: usize) -> Request {
     server.json("POST", &format!("/artifacts/{ORG}/{FLOW}"), &body)
 }
 
-/// An environment with the policy attached; its name.
+/// Creates an environment with the policy attached, and returns its name.
 async fn given_environment(server: &Server, client: &mut Client) -> Result<String> {
     let name = "production";
     let body = json!({ "name": name, "type": "docker", "description": "" });

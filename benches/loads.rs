@@ -1,11 +1,13 @@
-//! The API under load: an attestation written, an artifact found by its digest, an attestation by its id and the newest 50
-//! trails, at 1 to 1,024 connections; and how long reads take at a fixed rate. Client, server and database share the machine.
-//! Nobody writes while others read, so that the service answers from its cache, but for what is read beside writes: each makes
-//! every answer about its organization anew, and these change the newest trails. "Uncached" are requests with a parameter that nothing reads and that no request
-//! before had.
+//! The API under load, at 1 to 1,024 connections: writing an attestation, reading an artifact by its digest,
+//! an attestation by its id, and the newest 50 trails. Also latencies of reads at a fixed rate. Client,
+//! server and database share the machine.
 //!
-//! `EVIDENCE_BENCH_STORED` says how many attestations there are, 10,000 unless it does. Words after `--` narrow the figures,
-//! as in `-- write sqlite`.
+//! In most rows nobody writes while others read, so that the service responds from its cache. In rows beside
+//! writes, each write invalidates the organization's responses and changes the newest trails. "Uncached"
+//! requests have an unknown query parameter with a unique value.
+//!
+//! `EVIDENCE_BENCH_STORED` is the number of attestations, 10,000 by default. Words after `--` select rows,
+//! such as `-- write sqlite`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,20 +21,20 @@ use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-/// How many clients there are, each with a connection of its own.
+/// The numbers of clients. Each has its own connection.
 const CONNECTIONS: [usize; 5] = [1, 8, 64, 256, 1024];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(2000);
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How many clients there are of requests that are not cached.
+/// The numbers of clients of uncached requests.
 const UNCACHED: [usize; 3] = [1, 8, 64];
-/// The connections and the rate of the reads that come at a fixed rate.
+/// The connections and the rate of reads at a fixed rate.
 const PACED: (usize, u32) = (64, 5000);
-/// The connections of the reads beside which so many attestations a second come in.
+/// The connections of the reads beside writes, and the number of attestations per second.
 const BESIDE_WRITES: (usize, u32) = (64, 50);
-/// Attestations of a trail.
+/// The number of attestations per trail.
 const PER_TRAIL: usize = 8;
-/// The variable that says how many attestations there are.
+/// The variable with the number of attestations.
 const STORED: &str = "EVIDENCE_BENCH_STORED";
 
 fn main() -> Result {
@@ -56,7 +58,7 @@ fn main() -> Result {
     })
 }
 
-/// Trails with an artifact each, and attestations.
+/// Creates trails with an artifact each, and attestations.
 async fn fill(server: &Server, attestations: usize) -> Result {
     let trails = attestations.div_ceil(PER_TRAIL);
     send_all(server.address, vec![server.flow(None)]).await?;
@@ -153,17 +155,17 @@ async fn figures(
     Ok(rows)
 }
 
-/// A client whose every request has a parameter that no request before had, so that no answer is cached.
+/// A client whose requests each have a unique parameter, so that no response is cached.
 struct Distinct {
     server: Arc<Server>,
     client: Client,
     path: String,
-    /// Its own number, and that of its requests.
+    /// Its number, and the number of its last request.
     number: (usize, u64),
 }
 
 impl Distinct {
-    /// So many of them; the path has a query.
+    /// Creates clients of this kind. The path already has a query.
     async fn several(server: &Arc<Server>, path: &str, clients: usize) -> Result<Vec<Self>> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let mut all = Vec::new();
@@ -188,7 +190,7 @@ impl Worker for Distinct {
     }
 }
 
-/// A client that attests to the newest 50 trails in turn, so that what lists show of them changes.
+/// A client that attests to the newest 50 trails in turn, so that lists of them change.
 struct AboutNewest {
     server: Arc<Server>,
     client: Client,
@@ -197,7 +199,7 @@ struct AboutNewest {
 }
 
 impl AboutNewest {
-    /// Several, where each write takes long.
+    /// Creates several clients, because one write may take long.
     async fn several(server: &Arc<Server>, trails: usize) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for turn in 0..8 {
@@ -217,7 +219,7 @@ impl Worker for AboutNewest {
     }
 }
 
-/// The path of one attestation.
+/// Returns the path of one attestation.
 async fn attestation_by_id(server: &Server) -> Result<String> {
     let list = server.get(&format!("/attestations/{ORG}/{FLOW}/trail/{}/test", trail(3)));
     let list: Value = serde_json::from_slice(&server.client().await?.send(&list).await?.body)?;
@@ -225,7 +227,7 @@ async fn attestation_by_id(server: &Server) -> Result<String> {
     Ok(format!("/attestations/{ORG}?attestation_id={id}"))
 }
 
-/// The medians of some rounds, after one that does not count.
+/// Returns the medians of some rounds, after a warm-up round.
 async fn measured<W: Worker>(workers: Vec<W>) -> Result<Round> {
     let (mut workers, _) = round(workers, WARM_UP).await?;
     let mut rounds = Vec::new();
@@ -237,9 +239,10 @@ async fn measured<W: Worker>(workers: Vec<W>) -> Result<Round> {
     Ok(Round::medians(&rounds))
 }
 
-/// What is to be reached with so many connections, and by which figure: what others came to on a machine like the one of
-/// `README.md` (two shared cores, client and database on them), measured once, or what this service came to before it was made faster:
-/// on another machine they say little. Cached, uncached and beside writes, answers are judged by them.
+/// The targets by number of connections, each with the figure that it refers to. Some are figures of others,
+/// measured once on a machine like that of `README.md` (two shared cores, also for client and database).
+/// Others are of this service before an optimization. On another machine they say little. Cached, uncached
+/// and concurrent reads have the same targets.
 const TO_REACH: [(&str, Engine, usize, f64, f64, &str); 9] = [
     ("an artifact by its digest", Engine::Postgres, 64, 5.0, 1518.0, "Archivista 9ff5e11"),
     ("an attestation by its id", Engine::Postgres, 64, 0.5, 29129.0, "a file, without database and rights"),

@@ -1,5 +1,5 @@
-//! What a host costs: the same requests to the API on bare hyper, in axum and in Rocket. The store is SQLite; it costs
-//! each of them the same.
+//! The cost of a host: the same requests to the API on hyper alone, in axum and in Rocket. The store is
+//! SQLite, with the same cost for each.
 
 use std::time::Duration;
 

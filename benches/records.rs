@@ -1,8 +1,9 @@
-//! What is recorded about changes as it grows (P4): attestations come in over the API, ten to a trail with an artifact, from
-//! 64 connections, and then every list and look-up of them is read. `EVIDENCE_BENCH_GROWTH` names the numbers of
-//! attestations, as in `10000,100000,1000000`; the usual ones leave the last out, which takes minutes. Of more than
-//! 100,000 one trail in a hundred comes in over the API, and the others are recorded as that left those. A word after
-//! `--` names the engine.
+//! All reads of changes as a store grows (P4). Attestations arrive over the API on 64 connections, ten per
+//! trail with an artifact. Then every list and look-up is read.
+//!
+//! `EVIDENCE_BENCH_GROWTH` has the numbers of attestations, such as `10000,100000,1000000`. The default omits
+//! the last, which takes minutes. With more than 100,000, one trail in a hundred is sent to the API, and the
+//! others are recorded as copies. A word after `--` selects the engine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,15 +28,15 @@ use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 64;
 const PER_TRAIL: usize = 10;
-/// Trails go to these in turn.
+/// The flows of the trails, in turn.
 const FLOWS: usize = 10;
-/// A repository has so many trails.
+/// The number of trails per repo.
 const PER_REPO: usize = 1000;
-/// The most trails that come in over the API alone.
+/// The maximum number of trails that are all sent to the API.
 const OVER_API: usize = 10_000;
-/// How many trails a write of the others has.
+/// The number of trails per write of the copies.
 const BATCH: usize = 165;
-/// How many artifacts run, all of the first repository.
+/// The number of running artifacts, all of the first repo.
 const RUNNING: usize = 50;
 const TEMPLATE: &str = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: check-2\n          type: generic\n";
 
@@ -76,7 +77,7 @@ fn main() -> Result {
     })
 }
 
-/// What the trails need: flows with a template, a control, a custom type.
+/// Creates what the trails need: flows with a template, a control and a custom type.
 async fn furnish(server: &Server) -> Result {
     let mut client = server.client().await?;
     for number in 0..FLOWS {
@@ -95,7 +96,7 @@ async fn furnish(server: &Server) -> Result {
     Ok(())
 }
 
-/// Records so many trails, and says when half of them were there, in seconds since 1970.
+/// Records trails. Returns the time when half of them existed, in epoch seconds.
 async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
     let seconds = || SystemClock.now().as_micros() / 1_000_000;
     if trails <= OVER_API {
@@ -122,7 +123,9 @@ async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
                     facts.push(renumbered(fact.clone(), trail, number, at)?);
                 }
             }
-            store.record(Write { org, by: by.clone(), at, facts, guards: vec![], secrets: vec![] }).await?;
+            store
+                .record(Write { org, by: by.clone(), at, facts, preconditions: vec![], secrets: vec![] })
+                .await?;
         }
         if (first..first + PER_REPO).contains(&(trails / 2)) {
             middle = seconds();
@@ -131,7 +134,7 @@ async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
     Ok(middle)
 }
 
-/// What the ledger has about trails from this entry on, by flow; of each there is one trail.
+/// Returns the facts about trails from this entry on, by flow. Each flow has one trail.
 async fn facts_by_flow(store: &dyn Store, org: Id, mut entry: u64) -> Result<BTreeMap<String, Vec<Fact>>> {
     let (mut flows, mut facts) = (BTreeMap::new(), BTreeMap::<String, Vec<Fact>>::new());
     loop {
@@ -158,7 +161,7 @@ async fn facts_by_flow(store: &dyn Store, org: Id, mut entry: u64) -> Result<BTr
     }
 }
 
-/// The same of another trail.
+/// Returns a copy of the fact for another trail.
 fn renumbered(fact: Fact, trail: Id, number: usize, at: Timestamp) -> Result<Fact> {
     let commit_info = |of: Option<GitCommit>| {
         of.map(|of| Result::Ok(GitCommit { sha1: commit(number).parse()?, ..of })).transpose()
@@ -206,7 +209,7 @@ fn renumbered(fact: Fact, trail: Id, number: usize, at: Timestamp) -> Result<Fac
     })
 }
 
-/// Reports these trails over the API, from so many connections.
+/// Reports these trails over the API, on several connections.
 async fn report_all(server: &Arc<Server>, numbers: Range<usize>) -> Result {
     let next = Arc::new(AtomicUsize::new(numbers.start));
     let mut tasks = JoinSet::new();
@@ -229,7 +232,7 @@ async fn report_all(server: &Arc<Server>, numbers: Range<usize>) -> Result {
     Ok(())
 }
 
-/// A trail, its artifact, and what is attested of both.
+/// Reports a trail, its artifact, and the attestations of both.
 async fn report(server: &Server, client: &mut Client, number: usize) -> Result {
     let (flow, trail) = (flow(number), trail(number));
     let commit = json!({
@@ -252,7 +255,8 @@ async fn report(server: &Server, client: &mut Client, number: usize) -> Result {
     Ok(())
 }
 
-/// Of ten attestations one is a decision, one of a custom type and one about the artifact; a single one has a file.
+/// Of ten attestations, one is a decision, one has a custom type, and one is about the artifact. A single one
+/// has a file.
 fn attestation(server: &Server, flow: &str, number: usize, turn: usize) -> Request {
     const FILE: (&str, &str) = ("name=\"attachment_file\"; filename=\"report.txt\"", "nothing was found");
     let path = |kind: &str| format!("/attestations/{ORG}/{flow}/trail/{}/{kind}", trail(number));
@@ -283,7 +287,7 @@ fn attestation(server: &Server, flow: &str, number: usize, turn: usize) -> Reque
     posted(server, "POST", &path(kind), &parts)
 }
 
-/// The first artifacts run somewhere.
+/// Reports that the first artifacts run.
 async fn run_some(server: &Server) -> Result {
     let mut client = server.client().await?;
     let environment = json!({ "name": "production", "type": "docker", "description": "" });
@@ -295,7 +299,7 @@ async fn run_some(server: &Server) -> Result {
     Ok(())
 }
 
-/// Every list and look-up; of long lists the first, the middle and the last page.
+/// Returns every list and look-up. Long lists have the first, the middle and the last page.
 async fn reads(server: &Server, trails: usize, middle: i64) -> Result<Reads> {
     let mut client = server.client().await?;
     let mut first = async |path: &str| -> Result<Value> {
@@ -309,7 +313,7 @@ async fn reads(server: &Server, trails: usize, middle: i64) -> Result<Reads> {
     };
     let some = 1.max(trails / 2 / FLOWS) * FLOWS;
     let some = if some < trails { some } else { 0 };
-    // One of those that did not come in over the API, if there are any.
+    // One of the trails that were not sent to the API, if there are any.
     let some = if trails > OVER_API { some + FLOWS } else { some };
     let (flow, trail, fingerprint, commit) = (flow(some), trail(some), fingerprint(some), commit(some));
     let attested = id(&first(&format!("/attestations/{ORG}?")).await?, "attestation_id")?;

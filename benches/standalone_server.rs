@@ -1,5 +1,5 @@
-//! The standalone server as a process: how long it takes from its start until it is ready, on an empty store and on one
-//! with many attestations (P8), its memory (P9) and the size of its program (P10).
+//! The standalone server as a process: its start-up time with an empty store and with many attestations (P8),
+//! its memory (P9), and the size of the program (P10).
 
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +14,9 @@ use evidence_core::auth::Actor;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
 
-/// The variable that says how many attestations the full store has.
+/// The variable with the number of attestations in the full store.
 const ATTESTATIONS: &str = "EVIDENCE_BENCH_ATTESTATIONS";
-/// How many facts a write of the filling has.
+/// The number of facts per write when filling.
 const BATCH: usize = 4096;
 
 fn main() -> Result {
@@ -40,7 +40,7 @@ fn main() -> Result {
     })
 }
 
-/// P10: the size of the program without its debug symbols.
+/// P10: the size of the program without debug symbols.
 fn binary(stores: &Stores) -> Result<Row> {
     let stripped = stores.path("stripped");
     let program = Process::program().ok_or("no server")?;
@@ -50,7 +50,7 @@ fn binary(stores: &Stores) -> Result<Row> {
     Ok(Row::new("P10 the server's program, stripped", figure, "< 30 MB", bytes < 30_000_000))
 }
 
-/// P8: how long the server takes until it is ready.
+/// P8: the time until the server is ready.
 async fn starts(stores: &Stores, engine: Engine, probe: f64) -> Result<Vec<Row>> {
     let count: usize = std::env::var(ATTESTATIONS).map_or(Ok(1_000_000), |count| count.parse())?;
     stores.open(engine, "empty").await?.close().await;
@@ -74,7 +74,7 @@ async fn starts(stores: &Stores, engine: Engine, probe: f64) -> Result<Vec<Row>>
     ])
 }
 
-/// P9: the memory of a server that has just started, and how much more it takes while it receives ten files of 10 MB.
+/// P9: the memory of a server after its start, and the growth during ten uploads of 10 MB.
 async fn memory(stores: &Stores, engine: Engine) -> Result<Vec<Row>> {
     let (_, key) = {
         let opened = stores.open(engine, "files").await?;
@@ -97,7 +97,7 @@ async fn memory(stores: &Stores, engine: Engine) -> Result<Vec<Row>> {
         let request = Request::new("POST", &path, key.reveal(), (&media_type, &body));
         client.send(&request).await.map(drop)
     };
-    // What the first request makes room for is not the file's.
+    // Excludes the memory for the first request.
     upload(0, 16).await?;
     let (_, before) = server.memory()?;
     for number in 1..=10 {
@@ -121,7 +121,7 @@ fn rate(count: usize, seconds: f64) -> f64 {
     count as f64 / seconds
 }
 
-/// Fills a fresh store with attestations, eight to a trail, many to a write.
+/// Fills a new store with attestations: eight per trail, many per write.
 async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
     let opened = stores.open(engine, "filled").await?;
     let store = opened.store();
@@ -138,8 +138,14 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
             }
             facts.push(Fact::AttestationAdded { record: record.clone() });
         }
-        let write =
-            Write { org, by: by.clone(), at: record.created_at, facts, guards: vec![], secrets: vec![] };
+        let write = Write {
+            org,
+            by: by.clone(),
+            at: record.created_at,
+            facts,
+            preconditions: vec![],
+            secrets: vec![],
+        };
         store.record(write).await?;
     }
     opened.close().await;

@@ -1,13 +1,13 @@
-//! Clients that write: attestations of about a kilobyte, each to trails of its own.
+//! Clients that write attestations of about a kilobyte, each to separate trails.
 
 use std::sync::Arc;
 
 use crate::{Client, FLOW, Request, Result, Server, Worker, attestation_document, form};
 
-/// Every so many attestations a client begins a new trail.
+/// The number of attestations after which a client begins a new trail.
 const PER_TRAIL: usize = 8;
 
-/// A client that attests over its own connection, to trails of its own.
+/// A client that attests on its own connection, to its own trails.
 #[derive(Debug)]
 pub struct Attester {
     server: Arc<Server>,
@@ -24,10 +24,10 @@ impl Attester {
         Ok(Self { client, org: org.to_owned(), number, turn: 0, request: Request::plain("/live"), server })
     }
 
-    /// So many clients, which share the organizations out among them.
+    /// Creates clients, which distribute the organizations among them.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// If nothing listens.
     pub async fn several(server: &Arc<Server>, orgs: &[String], clients: usize) -> Result<Vec<Self>> {
         let mut attesters = Vec::new();
         for (number, org) in (0..clients).zip(orgs.iter().cycle()) {
@@ -48,7 +48,7 @@ impl Worker for Attester {
     }
 }
 
-/// A request that attests to this trail, which it begins if it is not there.
+/// Returns a request that attests to this trail, which it begins if necessary.
 pub fn attestation(server: &Server, org: &str, trail: &str, document: &str) -> Request {
     let (media_type, body) = form(&[("name=\"data_json\"", document)]);
     let path = format!("/attestations/{org}/{FLOW}/trail/{trail}/generic");

@@ -1,5 +1,5 @@
-//! A light HTTP/1 client, so that a figure is the server's and not the client's: requests are bytes that were put
-//! together beforehand.
+//! A light HTTP/1 client, so that a figure measures the server and not the client. Requests are prepared
+//! bytes.
 
 use std::net::SocketAddr;
 
@@ -10,12 +10,12 @@ use crate::Result;
 
 const BOUNDARY: &str = "a-boundary-of-no-importance";
 
-/// A request as it goes over the wire.
+/// A request in the form in which it is sent.
 #[derive(Debug, Clone)]
 pub struct Request(Vec<u8>);
 
 impl Request {
-    /// A request with a bearer key, below the API's prefix.
+    /// Creates a request with a bearer key, below the API's prefix.
     pub fn new(method: &str, path: &str, key: &str, (media_type, body): (&str, &str)) -> Self {
         let head = format!(
             "{method} /api/v2{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
@@ -25,13 +25,13 @@ impl Request {
         Self([head.as_bytes(), body.as_bytes()].concat())
     }
 
-    /// A GET of a path, without a key.
+    /// Creates a GET of a path, without a key.
     pub fn plain(path: &str) -> Self {
         Self(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes())
     }
 }
 
-/// A multipart form of these parts, each a `Content-Disposition` without its type, and its content.
+/// Returns a multipart form of these parts, each with the rest of its `Content-Disposition` and its content.
 pub fn form(parts: &[(&str, &str)]) -> (String, String) {
     let part = |(disposition, content): &(&str, &str)| {
         format!("--{BOUNDARY}\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
@@ -40,7 +40,7 @@ pub fn form(parts: &[(&str, &str)]) -> (String, String) {
     (format!("multipart/form-data; boundary={BOUNDARY}"), body)
 }
 
-/// What the server answered.
+/// The response of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -49,7 +49,7 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// A connection that is kept.
+/// A persistent connection.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
@@ -57,20 +57,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// If nothing listens.
     pub async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(4096) })
     }
 
-    /// Sends a request and reads the whole answer, whatever its status.
+    /// Sends a request and reads the complete response, with any status.
     ///
     /// # Errors
-    /// When the connection breaks, or the answer is no HTTP.
+    /// If the connection fails, or the response is not HTTP.
     pub async fn ask(&mut self, request: &Request) -> Result<Response> {
         self.stream.write_all(&request.0).await?;
         self.buffer.clear();
@@ -85,7 +85,7 @@ impl Client {
         Ok(Response { status, body: self.buffer.split_off(end) })
     }
 
-    /// The chunks of an answer without a length, from this position on (RFC 9112 section 7.1).
+    /// Reads the chunks of a response without a length, from this position on (RFC 9112 section 7.1).
     async fn chunks(&mut self, mut start: usize) -> Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -103,10 +103,10 @@ impl Client {
         }
     }
 
-    /// Sends a request that has to succeed.
+    /// Sends a request that must succeed.
     ///
     /// # Errors
-    /// As [`Self::ask`], and with the answer when its status is neither 200 nor 201.
+    /// As [`Self::ask`], and with the response if its status is neither 200 nor 201.
     pub async fn send(&mut self, request: &Request) -> Result<Response> {
         let response = self.ask(request).await?;
         if matches!(response.status, 200 | 201) {

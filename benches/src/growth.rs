@@ -1,16 +1,17 @@
-//! How long reads take as a store grows: one store a size, all filled before and then read in turns, so that what else the
-//! machine does meanwhile is the same to all of them. Nothing is cached, for an answer that is says nothing about the store.
+//! The durations of reads as a store grows. There is one store per size. All are filled first and then read
+//! in turns, so that other work of the machine affects all of them equally. Nothing is cached, because a
+//! cached response measures nothing of the store.
 
 use crate::{Engine, Request, Result, Row, Server, durations_ms, percentile};
 
 const SIZES: &str = "EVIDENCE_BENCH_GROWTH";
 const USUAL: &str = "10000,100000";
-/// How often it is each store's turn.
+/// The number of rounds.
 const ROUNDS: usize = 20;
-/// How often it is read then.
+/// The number of reads per store and round.
 const READS: usize = 25;
 
-/// What is read, and what it is called.
+/// The reads, with their names.
 pub type Reads = Vec<(&'static str, Request)>;
 
 /// A store of one size.
@@ -18,22 +19,22 @@ pub type Reads = Vec<(&'static str, Request)>;
 pub struct Grown {
     /// The API over it.
     pub server: Server,
-    /// How much it has.
+    /// The number of records in it.
     pub size: usize,
-    /// What is read of it: the same at each size.
+    /// The reads, the same for each size.
     pub reads: Reads,
 }
 
-/// The sizes that are measured: `EVIDENCE_BENCH_GROWTH`, or those that do not take minutes to fill.
+/// Returns the measured sizes: `EVIDENCE_BENCH_GROWTH`, or those that take less than minutes to fill.
 ///
 /// # Errors
-/// When the variable is no list of numbers.
+/// If the variable is not a list of numbers.
 pub fn sizes() -> Result<Vec<usize>> {
     let sizes = std::env::var(SIZES).unwrap_or_else(|_| USUAL.to_owned());
     Ok(sizes.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?)
 }
 
-/// How long every read takes at each size, and how much longer at the last than at the first.
+/// Measures every read at each size, and compares the last size with the first.
 ///
 /// # Errors
 /// The first read that fails.

@@ -1,5 +1,5 @@
-//! Benchmarks: what the service costs, as a ratio to a raw probe of the same run wherever there is one, for machines are
-//! noisy and shared.
+//! Benchmarks: the cost of the service, where possible as a ratio to a raw probe in the same run, because
+//! machines are noisy and shared.
 //!
 //! | id | program | what is measured |
 //! | --- | --- | --- |
@@ -15,11 +15,12 @@
 //! | | `mounts.rs` | the hosts that carry the API |
 //! | | `loads.rs` | writes and reads at 1 to 1,024 connections, and latencies at a fixed rate |
 //!
-//! Each program prints rows of one table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a
-//! build. `cargo xtask bench --page` writes them to `README.md` beside them, with plots.
+//! Each program prints rows of one table, for SQLite and for PostgreSQL. These are no tests, and no figure
+//! fails a build. `cargo xtask bench --page` writes the rows to `README.md` in this directory, with plots.
 //!
-//! The figures mean something on a quiet machine only. `cargo xtask bench --page bench_loads` runs one program again. Words
-//! after `--` select the rows whose id and engine have them all, and variables set the sizes:
+//! The figures are meaningful only on a quiet machine. `cargo xtask bench --page bench_loads` runs one
+//! program again. Words after `--` select the rows whose id and engine contain all of them, and variables set
+//! the sizes:
 //!
 //! ```sh
 //! cargo bench -p evidence-benches --bench bench_http -- P3 postgres
@@ -41,7 +42,7 @@ mod server;
 mod stores;
 mod table;
 
-/// The standalone server's, for which these figures stand.
+/// The allocator of the standalone server, which these figures represent.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -62,5 +63,5 @@ pub use server::{
 pub use stores::{AnyStore, Engine, Stores};
 pub use table::{NOTED, Noted, Point, Row, print};
 
-/// Done, or what went wrong.
+/// The result of a step.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

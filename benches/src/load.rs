@@ -1,4 +1,4 @@
-//! Rounds of load: many workers at once for a while, and what that came to.
+//! Rounds of load: many concurrent workers for a while, and the results.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use tokio::time::sleep_until;
 
 use crate::{Client, Request, Result};
 
-/// Something that does one thing again and again.
+/// A worker that repeats one action.
 pub trait Worker: Send + 'static {
-    /// Does it once.
+    /// Performs the action once.
     fn work(&mut self) -> impl Future<Output = Result> + Send;
 }
 
-/// A client that sends one request again and again over its own connection.
+/// A client that repeats one request on its own connection.
 #[derive(Debug)]
 pub struct Repeater {
     client: Client,
@@ -24,10 +24,10 @@ pub struct Repeater {
 }
 
 impl Repeater {
-    /// So many of them, to whom each answer has to be of this status.
+    /// Creates clients that require this status of every response.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// If nothing listens.
     pub async fn several(
         address: SocketAddr,
         request: &Request,
@@ -54,25 +54,25 @@ impl Worker for Repeater {
     }
 }
 
-/// What a round came to.
+/// The results of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
-    /// How often it was done in a second.
+    /// The number of actions per second.
     pub per_second: f64,
-    /// The CPU time of this process for each, without that of the clients, in microseconds; 0 where it cannot be read.
+    /// The CPU time of this process per action, without its clients, in microseconds; 0 if it cannot be read.
     pub cpu_micros: f64,
-    /// That of the clients.
+    /// The CPU time of the clients.
     pub client_micros: f64,
-    /// That of the processes of PostgreSQL on this machine.
+    /// The CPU time of the processes of PostgreSQL on this machine.
     pub database_micros: f64,
-    /// How long one took, in milliseconds: the median.
+    /// The median duration of an action, in milliseconds.
     pub p50: f64,
-    /// How long one took, in milliseconds: 99 of 100 less.
+    /// The 99th percentile of the durations, in milliseconds.
     pub p99: f64,
 }
 
 impl Round {
-    /// The medians of several rounds, figure by figure.
+    /// Returns the medians of several rounds, per figure.
     pub fn medians(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
         Self {
@@ -97,7 +97,7 @@ impl std::fmt::Display for Round {
     }
 }
 
-/// Lets the workers work at the same time for `length`, and hands them back.
+/// Runs the workers concurrently for `length`, and returns them.
 ///
 /// # Errors
 /// The first failure of a worker.
@@ -105,8 +105,9 @@ pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Result<(Vec<
     measure(workers, length, None).await
 }
 
-/// Lets the workers work for `length` so many times a second, all together. How long one took is measured from when it was
-/// due, so that waiting for a worker whose last request is late counts; the clock that wakes them has steps of a millisecond.
+/// Runs the workers for `length` with this total number of actions per second. The duration of an action
+/// starts when it is due, so that it includes waiting for a late worker. The clock that wakes workers has a
+/// resolution of a millisecond.
 ///
 /// # Errors
 /// The first failure of a worker.
@@ -115,7 +116,7 @@ pub async fn paced<W: Worker>(workers: Vec<W>, per_second: u32, length: Duration
     measure(workers, length, Some(every)).await
 }
 
-/// Each worker works again at once, or `every` so often.
+/// Runs the workers. Each acts again at once, or once in each interval `every`.
 async fn measure<W: Worker>(
     workers: Vec<W>,
     length: Duration,
@@ -175,14 +176,14 @@ fn millis(time: &Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// CPU times, as Linux reports them: in hundredths of a second, and with the threads and processes that have ended left out.
+/// CPU times as reported by Linux, in hundredths of a second, without threads and processes that have ended.
 #[derive(Debug, Default)]
 struct CpuTimes {
-    /// Of the threads of this process, but for those of the clients.
+    /// The threads of this process, without its clients.
     server: Duration,
-    /// Of those of the clients.
+    /// The clients' threads.
     clients: Duration,
-    /// Of the processes of PostgreSQL, whosever they are.
+    /// The processes of PostgreSQL, of any user.
     database: Duration,
 }
 
@@ -202,7 +203,7 @@ impl CpuTimes {
     }
 }
 
-/// The threads or processes that a directory of Linux tells of: the id, the name, and the time.
+/// Returns the threads or processes in a directory of `/proc`: the id, the name and the time.
 fn cpu_times(directory: &str) -> impl Iterator<Item = (String, String, Duration)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -215,33 +216,33 @@ fn cpu_times(directory: &str) -> impl Iterator<Item = (String, String, Duration)
     })
 }
 
-/// The name of the threads that clients run on.
+/// The name of the clients' threads.
 const CLIENT: &str = "client";
 
-/// Runs a bench program: `work` and what it spawns are clients, on threads of their own; the handle is that of the
-/// threads that servers and stores are started on.
+/// Runs a benchmark program. `work` and the tasks that it spawns are clients, on separate threads. The handle
+/// is that of the threads for servers and stores.
 ///
 /// # Errors
-/// What `work` fails with.
+/// The error of `work`.
 pub fn run<F: Future<Output = Result>>(work: impl FnOnce(Handle) -> F) -> Result {
     let threads = |name: &str| Builder::new_multi_thread().enable_all().thread_name(name).build();
     let (servers, clients) = (threads("server")?, threads(CLIENT)?);
     clients.block_on(work(servers.handle().clone()))
 }
 
-/// The median; 0 of nothing.
+/// Returns the median; 0 without values.
 pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
     percentile(figures, 50)
 }
 
-/// What so many of a hundred figures are less than; 0 of nothing.
+/// Returns the value that this share of a hundred is below; 0 without values.
 pub fn percentile(figures: impl Iterator<Item = f64>, share: usize) -> f64 {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_unstable_by(f64::total_cmp);
     figures.get(figures.len() * share / 100).copied().unwrap_or_default()
 }
 
-/// The time of each of `count` runs of `work`, in milliseconds.
+/// Returns the duration of each of `count` runs of `work`, in milliseconds.
 ///
 /// # Errors
 /// The first failure of `work`.
@@ -255,7 +256,7 @@ pub async fn durations_ms(count: usize, mut work: impl AsyncFnMut(usize) -> Resu
     Ok(taken)
 }
 
-/// The median time of `count` runs of `work`, in milliseconds.
+/// Returns the median duration of `count` runs of `work`, in milliseconds.
 ///
 /// # Errors
 /// The first failure of `work`.
@@ -263,7 +264,7 @@ pub async fn median_ms(count: usize, work: impl AsyncFnMut(usize) -> Result) -> 
     Ok(median(durations_ms(count, work).await?.into_iter()))
 }
 
-/// Sends many requests over a few connections, in no order.
+/// Sends many requests on a few connections, in any order.
 ///
 /// # Errors
 /// The first request that does not succeed.

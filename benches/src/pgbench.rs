@@ -1,4 +1,4 @@
-//! `pgbench`, which comes with the server: what PostgreSQL does when each client commits its own row.
+//! `pgbench`, which is part of the server: the throughput of PostgreSQL if each client commits separate rows.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use tokio::process::Command;
 
 use crate::{Result, Stores};
 
-/// How long one run takes, in seconds.
+/// The duration of a run in seconds.
 const SECONDS: &str = "2";
 
-/// `pgbench -M prepared` inserting one payload, over and over.
+/// `pgbench -M prepared`, which inserts one payload repeatedly.
 #[derive(Debug)]
 pub struct Pgbench {
     program: PathBuf,
@@ -18,10 +18,10 @@ pub struct Pgbench {
 }
 
 impl Pgbench {
-    /// A script that inserts this payload into the table of the raw probe.
+    /// Creates a script that inserts this payload into the table of the raw probe.
     ///
     /// # Errors
-    /// When the script cannot be written.
+    /// If the script cannot be written.
     pub fn new(stores: &Stores, payload: &str) -> Result<Self> {
         let (url, programs) = stores.postgres()?;
         let script = stores.path("insert.sql");
@@ -31,10 +31,10 @@ impl Pgbench {
         Ok(Self { program: programs.join("pgbench"), script, url })
     }
 
-    /// Transactions a second of so many clients.
+    /// Returns the transactions per second with this many clients.
     ///
     /// # Errors
-    /// When `pgbench` fails, or prints what is not understood.
+    /// If `pgbench` fails, or its output cannot be parsed.
     pub async fn run(&self, clients: usize) -> Result<f64> {
         let clients = clients.to_string();
         let output = Command::new(&self.program)

@@ -1,5 +1,5 @@
-//! The raw probe of writing: what a database can do with the same bytes and the same durability when nothing but
-//! grouping stands between the clients and one table: no second index, no guard, no ledger.
+//! The raw probe of writing: the throughput of a database with the same bytes and durability, and only
+//! grouping between the clients and one table. There is no second index, no precondition and no ledger.
 
 use evidence_store_postgres::sqlx::{self, Connection as _, PgConnection};
 use evidence_store_sqlite::rusqlite::Connection;
@@ -24,12 +24,12 @@ const POSTGRES_TABLE: &str = "
 const POSTGRES_INSERT: &str =
     "INSERT INTO raw (org, payload, at) SELECT 1, payload, 1 FROM UNNEST($1::text[]) AS r (payload)";
 
-/// As many inserts as the store takes writes into one transaction (`evidence_store_sql::MAX_GROUP`).
+/// The number of inserts per transaction, equal to the store's maximum (`evidence_store_sql::MAX_GROUP`).
 const BATCH: usize = 256;
 
 type Job = (String, oneshot::Sender<Result>);
 
-/// One writer that groups what arrives meanwhile into one statement from an array: `json_each` on SQLite (WAL,
+/// A writer that groups waiting inserts into one statement from an array: `json_each` on SQLite (WAL,
 /// `synchronous=FULL`), `UNNEST` on PostgreSQL.
 #[derive(Debug, Clone)]
 pub struct RawInserts {
@@ -37,10 +37,11 @@ pub struct RawInserts {
 }
 
 impl RawInserts {
-    /// A fresh table, and its writer: on a thread of its own for SQLite, as the store has it, or on those of `servers`.
+    /// Creates a table and its writer. The writer runs on its own thread for SQLite, like that of the store,
+    /// and otherwise on the threads of `servers`.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If the table cannot be created.
     pub async fn open(servers: &Handle, stores: &Stores, engine: Engine) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(1024);
         match engine {
@@ -59,7 +60,7 @@ impl RawInserts {
         Ok(Self { jobs })
     }
 
-    /// A client that inserts this payload again and again.
+    /// Returns a client that inserts this payload repeatedly.
     pub fn client(&self, payload: String) -> Insert {
         Insert { jobs: self.jobs.clone(), payload }
     }

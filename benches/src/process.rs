@@ -1,4 +1,4 @@
-//! The standalone server as a process: when it is ready, and what memory it takes.
+//! The standalone server as a process: its start and its memory.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -7,27 +7,27 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Client, Engine, Request, Result, Stores};
 
-/// The variable that names the server's program; `cargo xtask bench` sets it.
+/// The variable with the server's program. `cargo xtask bench` sets it.
 const PROGRAM: &str = "EVIDENCE_BENCH_SERVER";
 
-/// A running server. It is killed when this is dropped.
+/// A running server. Dropping it kills the server.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// Where it listens.
+    /// The address of the server.
     pub address: SocketAddr,
 }
 
 impl Process {
-    /// The program, if the environment names one.
+    /// Returns the program, if the environment has one.
     pub fn program() -> Option<PathBuf> {
         std::env::var_os(PROGRAM).map(PathBuf::from)
     }
 
-    /// Starts the server on a store and waits until it says that it is ready.
+    /// Starts the server with a store and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub async fn start(stores: &Stores, engine: Engine, name: &str) -> Result<Self> {
         let program = Self::program().ok_or_else(|| format!("{PROGRAM} names no server"))?;
         let mut child = Command::new(program)
@@ -44,10 +44,10 @@ impl Process {
         Ok(Self { child, address })
     }
 
-    /// The memory that it occupies, and the most that it ever did, in MiB, as Linux reports it.
+    /// Returns the present and the highest memory use in MiB, as reported by Linux.
     ///
     /// # Errors
-    /// Where there is no such system.
+    /// On other systems.
     pub fn memory(&self) -> Result<(f64, f64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let figure = |name: &str| -> Result<f64> {

@@ -1,4 +1,4 @@
-//! A seeded service, and the API on a socket of this process.
+//! A seeded service, and the API on a socket in this process.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -32,18 +32,19 @@ use tokio::sync::oneshot;
 
 use crate::{AnyStore, Client, Engine, Request, Result, Stores, form};
 
-/// The organization that everything is reported to.
+/// The organization of all reports.
 pub const ORG: &str = "acme";
-/// The flow that everything is reported to.
+/// The flow of all reports.
 pub const FLOW: &str = "web";
 
-/// What is compiled with this crate, and not with each benchmark again: the whole service takes minutes.
+/// A boxed future, so that the service is compiled with this crate and not again with each benchmark, which
+/// would take minutes.
 pub type Compiled<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// A service over this store, and the key of an administrator of [`ORG`].
+/// Creates a service with this store, and a key of an administrator of [`ORG`].
 ///
 /// # Errors
-/// When the store fails.
+/// If the store fails.
 pub fn evidence(store: Arc<dyn Store>) -> Compiled<'static, (Evidence, ApiKey)> {
     evidence_with(store, Settings::default())
 }
@@ -57,22 +58,23 @@ fn evidence_with(store: Arc<dyn Store>, settings: Settings) -> Compiled<'static,
     })
 }
 
-/// The administrator, and the id of [`ORG`].
+/// Returns the administrator, and the id of [`ORG`].
 ///
 /// # Errors
-/// When [`evidence`] was not made over this store.
+/// If [`evidence`] was not created with this store.
 pub async fn member(store: &dyn Store) -> Result<(Actor, Id)> {
     let jane = store.user("jane").await?.ok_or("no user")?;
     let org = store.org_role(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
     Ok((Actor { id: jane.id, name: jane.name.to_string(), kind: ActorKind::User }, org))
 }
 
-/// A fresh id.
+/// Returns a new id.
 pub fn new_id() -> Id {
     Id::new(SystemClock.now(), &SystemRandom)
 }
 
-/// A generic attestation of this name: a JSON document of 1,008 bytes, as large as the raw probe's payload.
+/// Returns a generic attestation of this name: a JSON document of 1,008 bytes, as large as the raw probe's
+/// payload.
 pub fn attestation_document(name: &str) -> String {
     const SIZE: usize = 1008;
     let document = |notes: String| {
@@ -86,20 +88,20 @@ pub fn attestation_document(name: &str) -> String {
     document("all is well ".chars().cycle().take(missing).collect())
 }
 
-/// A further organization that the same key administers.
+/// Creates another organization with the same administrator.
 ///
 /// # Errors
-/// When the store fails.
+/// If the store fails.
 pub async fn seed_organization(evidence: &Evidence, key: &ApiKey, org: &str) -> Result {
     let seed = Seed { user: "jane".parse()?, orgs: vec![org.parse()?], api_key: Some(key.clone()) };
     evidence.seed(&seed).await?;
     Ok(())
 }
 
-/// What carries the API.
+/// The host of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mount {
-    /// Nothing but hyper.
+    /// hyper alone.
     Hyper,
     /// axum's `nest_service`.
     Axum,
@@ -110,9 +112,9 @@ pub enum Mount {
 /// The API on a socket.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address of the socket.
     pub address: SocketAddr,
-    /// The store below.
+    /// The store of the service.
     pub store: AnyStore,
     /// The service.
     pub evidence: Evidence,
@@ -121,10 +123,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves this store, on bare hyper, on the threads of `servers`.
+    /// Serves this store with hyper alone, on the threads of `servers`.
     ///
     /// # Errors
-    /// When the store cannot be seeded, or no port is free.
+    /// If the store cannot be seeded, or no port is free.
     pub fn start<'a>(
         servers: &'a Handle,
         stores: &'a Stores,
@@ -134,7 +136,7 @@ impl Server {
         Self::mounted(servers, stores, engine, name, Mount::Hyper)
     }
 
-    /// The same with nothing cached of answers and trails: each read reads all that it answers.
+    /// Serves this store without caches of responses and trails.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -192,20 +194,20 @@ impl Server {
         })
     }
 
-    /// A connection.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the connection is refused.
     pub async fn client(&self) -> Result<Client> {
         Client::connect(self.address).await
     }
 
-    /// A request by an administrator, with a body of this media type.
+    /// Returns a request of an administrator, with a body of this media type.
     pub fn request(&self, method: &str, path: &str, body: (&str, &str)) -> Request {
         Request::new(method, path, self.key.reveal(), body)
     }
 
-    /// A request that makes [`FLOW`], with this template if there is one.
+    /// Returns a request that creates [`FLOW`], optionally with a template.
     pub fn flow(&self, template: Option<&str>) -> Request {
         let data = json!({ "name": FLOW, "description": "" }).to_string();
         let file = template.map(|template| ("name=\"template_file\"; filename=\"t.yml\"", template));
@@ -214,12 +216,12 @@ impl Server {
         self.request("PUT", &format!("/flows/{ORG}/template_file"), (&media_type, &body))
     }
 
-    /// A request by an administrator, without a body.
+    /// Returns a request of an administrator, without a body.
     pub fn get(&self, path: &str) -> Request {
         self.request("GET", path, ("application/json", ""))
     }
 
-    /// A request by an administrator, with a JSON body.
+    /// Returns a request of an administrator, with a JSON body.
     pub fn json(&self, method: &str, path: &str, body: &serde_json::Value) -> Request {
         self.request(method, path, ("application/json", &body.to_string()))
     }
@@ -250,7 +252,7 @@ async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Result<SocketAd
     Ok(address.await?)
 }
 
-/// Serves every connection of a listener with this service.
+/// Serves all connections of a listener with this service.
 pub(crate) async fn serve<S, B>(listener: TcpListener, service: S)
 where
     S: Service<http::Request<Incoming>, Response = http::Response<B>, Error = Infallible>
@@ -269,10 +271,11 @@ where
     }
 }
 
-/// A server that answers every request with this JSON and does nothing else: what the machine can do.
+/// Starts a server that responds to every request with this JSON and does nothing else: the maximum of the
+/// machine.
 ///
 /// # Errors
-/// When no port is free.
+/// If no port is free.
 pub async fn bare(servers: &Handle, json: Bytes) -> Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;

@@ -1,5 +1,4 @@
-//! The stores that figures are taken of: a file, and a PostgreSQL server of this run's own with the settings of a real
-//! one.
+//! The stores of the figures: a file, and a PostgreSQL server for this run with production settings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::Result;
 
-/// Which database.
+/// The database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// SQLite, WAL, `synchronous=FULL`.
@@ -32,19 +31,19 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Where fresh stores come from. Everything goes when this is dropped.
+/// A factory of new stores. Dropping it removes everything.
 #[derive(Debug)]
 pub struct Stores {
-    // Before the directory that it lies in, for fields are dropped in their order.
+    // Declared before its directory, because fields are dropped in order.
     cluster: Option<(Cluster, Programs)>,
     directory: TempDir,
 }
 
 impl Stores {
-    /// A directory below `parent`, and a PostgreSQL server where the machine has its programs.
+    /// Creates a directory below `parent`, and a PostgreSQL server if the machine has its programs.
     ///
     /// # Errors
-    /// When the directory cannot be made or the server does not start.
+    /// If the directory cannot be created or the server does not start.
     pub fn below(parent: &str) -> Result<Self> {
         let directory = tempfile::tempdir_in(parent)?;
         let cluster = match Programs::find() {
@@ -61,30 +60,30 @@ impl Stores {
         Ok(Self { cluster, directory })
     }
 
-    /// The engines that there are.
+    /// Returns the available engines.
     pub fn engines(&self) -> Vec<Engine> {
         let postgres = self.cluster.as_ref().map(|_| Engine::Postgres);
         [Engine::Sqlite].into_iter().chain(postgres).collect()
     }
 
-    /// A file or directory of this name that is not there yet.
+    /// Returns the path of this name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The address of the server's own database, and the programs beside the server's.
+    /// Returns the address of the server's default database, and the directory of its programs.
     ///
     /// # Errors
-    /// When there is no server.
+    /// If there is no server.
     pub fn postgres(&self) -> Result<(String, &Path)> {
         let (cluster, programs) = self.cluster.as_ref().ok_or("no PostgreSQL")?;
         Ok((cluster.url("postgres"), programs.directory()))
     }
 
-    /// The arguments by which the standalone server serves the store of this name.
+    /// Returns the arguments with which the standalone server serves the store of this name.
     ///
     /// # Errors
-    /// When there is no such engine.
+    /// If the engine is not available.
     pub fn arguments(&self, engine: Engine, name: &str) -> Result<Vec<String>> {
         Ok(match engine {
             Engine::Sqlite => {
@@ -97,10 +96,11 @@ impl Stores {
         })
     }
 
-    /// How many bytes the store of this name has on disk: SQLite's file with its log, PostgreSQL's tables with their indexes.
+    /// Returns the size of the store of this name on disk: SQLite's file with its log, or PostgreSQL's tables
+    /// with their indexes.
     ///
     /// # Errors
-    /// When it cannot be measured.
+    /// If it cannot be measured.
     pub async fn bytes(&self, engine: Engine, name: &str) -> Result<u64> {
         Ok(match engine {
             Engine::Sqlite => {
@@ -119,10 +119,11 @@ impl Stores {
         })
     }
 
-    /// Lets PostgreSQL do at once what it does by itself in the minute after a store was filled: vacuum, analyze, write out.
+    /// Runs PostgreSQL's maintenance now, which otherwise follows within a minute after filling: vacuum,
+    /// analyze, checkpoint.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If it fails.
     pub async fn settle(&self, engine: Engine) -> Result {
         if engine == Engine::Postgres {
             let (url, _) = self.postgres()?;
@@ -135,10 +136,10 @@ impl Stores {
         Ok(())
     }
 
-    /// The store of this name, made if it is not there.
+    /// Opens the store of this name. Creates it if necessary.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub async fn open(&self, engine: Engine, name: &str) -> Result<AnyStore> {
         Ok(match engine {
             Engine::Sqlite => AnyStore::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
@@ -154,14 +155,14 @@ impl Stores {
 /// An open store.
 #[derive(Debug, Clone)]
 pub enum AnyStore {
-    /// In a file.
+    /// SQLite, in a file.
     Sqlite(Arc<SqliteStore>),
-    /// In a schema.
+    /// PostgreSQL, in a schema.
     Postgres(Arc<PostgresStore>),
 }
 
 impl AnyStore {
-    /// As the service takes it.
+    /// Returns it as the service's store.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Sqlite(store) => Arc::clone(store) as _,

@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// The variable that names a directory in which each program notes its rows, for the page of figures.
+/// The variable with the directory to which programs write their rows, for the page of figures.
 pub const NOTED: &str = "EVIDENCE_BENCH_FIGURES";
 
-/// A figure, and whether it is what it should be.
+/// A figure and its target.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What was measured.
+    /// The measurement.
     pub measured: String,
-    /// What came out.
+    /// The figure.
     pub figure: String,
-    /// The figure divided by its baseline: the raw probe, unless the program's heading names another.
+    /// The figure divided by its baseline: the raw probe, unless the program's heading has another.
     pub ratio: Option<f64>,
-    /// What should come out, and whether it did; `None` for orientation.
+    /// The target, and whether it was reached; `None` for orientation.
     pub target: Option<(String, bool)>,
-    /// Where it stands in a plot.
+    /// Its point in a plot.
     pub point: Option<Point>,
 }
 
@@ -33,42 +33,42 @@ pub struct Point {
     pub plot: String,
     /// The line in it.
     pub line: String,
-    /// From left to right.
+    /// The position from left to right.
     pub x: f64,
-    /// From below.
+    /// The position from bottom to top.
     pub y: f64,
 }
 
-/// A row as a program notes it.
+/// A row in the file of a program.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Noted {
-    /// What was measured.
+    /// The measurement.
     pub measured: String,
-    /// What came out.
+    /// The figure.
     pub figure: String,
     /// The figure divided by its baseline.
     pub ratio: Option<f64>,
-    /// What should come out.
+    /// The target.
     pub target: Option<String>,
-    /// Whether it did.
+    /// Whether the target was reached.
     pub met: Option<bool>,
-    /// Where it stands in a plot.
+    /// Its point in a plot.
     pub point: Option<Point>,
 }
 
 impl Row {
-    /// A figure with a target.
+    /// Creates a figure with a target.
     pub fn new(measured: impl Into<String>, figure: String, target: impl Into<String>, met: bool) -> Self {
         Self { target: Some((target.into(), met)), ..Self::orientation(measured, figure) }
     }
 
-    /// A figure for orientation.
+    /// Creates a figure for orientation.
     pub fn orientation(measured: impl Into<String>, figure: String) -> Self {
         Self { measured: measured.into(), figure, ratio: None, target: None, point: None }
     }
 }
 
-/// Prints rows below their heading, and notes them where the environment says so.
+/// Prints rows below a heading, and writes them to the directory in the environment, if set.
 pub fn print(rows: &[Row]) {
     println!("\n{:<52} {:<62} {:>6}  {:<10} met", "measurement", "figure", "ratio", "target");
     for Row { measured, figure, ratio, target, .. } in rows {
@@ -84,11 +84,11 @@ pub fn print(rows: &[Row]) {
     }
 }
 
-/// Adds rows to the file of this program, a line each.
+/// Appends rows to the file of this program, one per line.
 fn note(directory: &Path, rows: &[Row]) -> Result {
     let program = std::env::current_exe()?;
     let name = program.file_stem().and_then(|name| name.to_str()).ok_or("the program has no name")?;
-    // Cargo adds a hash to it.
+    // Cargo appends a hash to the name.
     let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
     let file = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")));
     let mut file = file?;

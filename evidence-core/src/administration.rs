@@ -1,12 +1,12 @@
-//! Users, organizations, members and the keys of users: what the operator of a host manages. No operation of the API
-//! does, for all of them ask for a role in an organization that is there already.
+//! Users, organizations, members and users' keys, which the operator of a host manages. No operation of the
+//! API does, because all of them require a role in an existing organization.
 
 use crate::api_keys::operations::ApiKeyInput;
 use crate::api_keys::view::{ApiKeyView, NewApiKey};
 use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::ApiKey;
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::name::OrgName;
@@ -19,18 +19,18 @@ use crate::store::entry::Current;
 use crate::store::error::{MAX_CLOCK_LEAD, StoreError, StoreResult};
 use crate::time::Timestamp;
 
-/// Names of organizations that a literal path would shadow.
+/// Organization names that would collide with a literal path.
 const RESERVED: [&str; 2] = ["system-attestation-types", "default-org"];
 
-/// What the operator of a host may do, who has no role and no key: whoever reaches the store is one. The ledgers name
-/// them as `operator:<name>`, and so never as a user.
+/// The operations of the operator, who needs no role and no key: access to the store suffices. The ledgers
+/// record the operator as `operator:<name>`, and so never as a user.
 ///
-/// What changes is effective at once for this service, and within a second for others on the same store.
+/// Changes take effect at once in this service, and within a second in others on the same store.
 ///
 /// ```
 /// # use std::sync::Arc;
 /// use evidence_core::auth::Role;
-/// # use evidence_core::memory::MemoryStore;
+/// # use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::{Evidence, Settings};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -57,7 +57,7 @@ pub struct Administration<'a> {
 }
 
 impl Evidence {
-    /// What the operator of this name may do. The name is what the host says; nothing proves it.
+    /// Returns the operations of an operator with this name. Nothing proves that name.
     pub fn administration(&self, operator: &OrgName) -> Administration<'_> {
         self.administered_by(operator.as_str())
     }
@@ -68,7 +68,7 @@ impl Evidence {
 }
 
 /// # Errors
-/// [`Error::Invalid`] naming `field` when the name is a reserved path segment.
+/// [`Error::Invalid`] naming `field` if the name is a reserved path segment.
 pub(crate) fn check_not_reserved(field: &str, name: &OrgName) -> Result<()> {
     if RESERVED.contains(&name.as_str()) {
         return Err(Error::invalid(field, format!("'{name}' is a reserved word of the API")));
@@ -76,7 +76,7 @@ pub(crate) fn check_not_reserved(field: &str, name: &OrgName) -> Result<()> {
     Ok(())
 }
 
-/// At most so many records, whatever lies between them that cannot be read.
+/// Returns at most `limit` records, skipping unreadable ones.
 async fn by_name<T>(
     after: Option<&OrgName>,
     limit: u64,
@@ -91,13 +91,13 @@ async fn by_name<T>(
     Ok(found)
 }
 
-/// Every organization keeps somebody who administers it: what takes the role from this user, or gives them a lesser one,
-/// rests on another who still has it.
-fn another_admin(members: &[Current<Member>], user: &User) -> Result<Guard> {
+/// Returns the precondition that another administrator remains. Required if the role of `user` is removed or
+/// lowered, because every organization needs an administrator.
+fn another_admin(members: &[Current<Member>], user: &User) -> Result<Precondition> {
     let is_other = |member: &Member| member.role == Role::Admin && member.user.id != user.id;
     match members.iter().find(|member| is_other(&member.record)) {
         Some(Current { revision, record }) => {
-            Ok(Guard::Revision(RecordKind::Member, record.user.id, *revision))
+            Ok(Precondition::Revision(RecordKind::Member, record.user.id, *revision))
         }
         None => {
             Err(Error::invalid("user", format!("nobody but '{}' administers the organization", user.name)))
@@ -105,25 +105,25 @@ fn another_admin(members: &[Current<Member>], user: &User) -> Result<Guard> {
     }
 }
 
-/// What [`Administration::end_future`] did.
+/// The result of [`Administration::end_future`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndedFuture {
-    /// The index of the first entry that lay in the future.
+    /// The index of the first entry in the future.
     pub first: u64,
-    /// How many entries did.
+    /// The number of entries in the future.
     pub entries: u64,
     /// The time of the last of them.
     pub was: Timestamp,
-    /// The time that they count as recorded at.
+    /// The time at which they now count as recorded.
     pub now: Timestamp,
 }
 
 impl Administration<'_> {
-    /// Makes a user, and the personal organization of the same name.
+    /// Creates a user, and the personal organization of the same name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is taken or reserved; [`Error::Store`] when the store fails.
+    /// [`Error::Invalid`] if the name is taken or reserved. [`Error::Store`] if the store fails.
     pub async fn create_user(&self, name: &OrgName) -> Result<User> {
         retry_on_conflict(|| self.try_create_user(name)).await
     }
@@ -133,19 +133,19 @@ impl Administration<'_> {
         self.begin_user(name).await
     }
 
-    /// At most so many users by name, from the first after `after` on.
+    /// Returns at most `limit` users, sorted by name, after the one named `after`.
     ///
     /// # Errors
-    /// [`Error::Store`] when the store fails.
+    /// [`Error::Store`] if the store fails.
     pub async fn users(&self, after: Option<&OrgName>, limit: u64) -> Result<Vec<User>> {
         by_name(after, limit, async |after, limit| self.store().users_by_name(after, limit).await).await
     }
 
-    /// Makes a shared organization that this user administers.
+    /// Creates a shared organization with this user as its administrator.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is taken or reserved; [`Error::NotFound`] without such a user;
-    /// [`Error::Store`] when the store fails.
+    /// [`Error::Invalid`] if the name is taken or reserved. [`Error::NotFound`] if the user does not exist.
+    /// [`Error::Store`] if the store fails.
     pub async fn create_organization(&self, name: &OrgName, owner: &OrgName) -> Result<Organization> {
         retry_on_conflict(|| self.try_create_organization(name, owner)).await
     }
@@ -156,21 +156,21 @@ impl Administration<'_> {
         self.begin_organization(name, OrgKind::Shared, &owner, Vec::new()).await
     }
 
-    /// At most so many organizations by name, from the first after `after` on, personal ones too.
+    /// Returns at most `limit` organizations, sorted by name, after the one named `after`. Includes personal
+    /// ones.
     ///
     /// # Errors
-    /// [`Error::Store`] when the store fails.
+    /// [`Error::Store`] if the store fails.
     pub async fn organizations(&self, after: Option<&OrgName>, limit: u64) -> Result<Vec<Organization>> {
         by_name(after, limit, async |after, limit| self.store().organizations_by_name(after, limit).await)
             .await
     }
 
-    /// Gives a user a role in a shared organization, in the place of the one they have. Nothing is recorded where they
-    /// have it already.
+    /// Sets a user's role in a shared organization. Records nothing if the user already has that role.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such an organization or user; [`Error::Invalid`] for a personal organization, and where
-    /// nobody would administer it any more; [`Error::Store`] when the store fails.
+    /// [`Error::NotFound`] if the organization or the user does not exist. [`Error::Invalid`] for a personal
+    /// organization, or if no administrator would remain. [`Error::Store`] if the store fails.
     pub async fn set_member(&self, org: &OrgName, user: &OrgName, role: Role) -> Result<()> {
         retry_on_conflict(|| self.try_set_member(org, user, role)).await
     }
@@ -185,27 +185,27 @@ impl Administration<'_> {
         }
         let mut draft = Draft::default();
         draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role }, was });
-        // What is told of the role before rests on it.
-        draft.guards.push(match known {
-            Some(known) => Guard::Revision(RecordKind::Member, user.id, known.revision),
+        // The record contains the previous role, which must be unchanged.
+        draft.preconditions.push(match known {
+            Some(known) => Precondition::Revision(RecordKind::Member, user.id, known.revision),
             None => {
-                // The list leaves out what cannot be read.
+                // The list skips unreadable members.
                 self.store().org_role(org.name.as_str(), user.id).await?;
-                Guard::Vacant(Key::Member(user.id))
+                Precondition::Vacant(Key::Member(user.id))
             }
         });
         if role != Role::Admin {
-            draft.guards.push(another_admin(&members, &user)?);
+            draft.preconditions.push(another_admin(&members, &user)?);
         }
         self.record(org.id, draft).await
     }
 
-    /// Takes a user's role in a shared organization away. The service accounts that they made stay: they are the
-    /// organization's.
+    /// Removes a user's role in a shared organization. Service accounts that the user created stay, because
+    /// they belong to the organization.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such an organization, user or member; [`Error::Invalid`] for a personal organization, and
-    /// where nobody would administer it any more; [`Error::Store`] when the store fails.
+    /// [`Error::NotFound`] if the organization, the user or the member does not exist. [`Error::Invalid`] for
+    /// a personal organization, or if no administrator would remain. [`Error::Store`] if the store fails.
     pub async fn remove_member(&self, org: &OrgName, user: &OrgName) -> Result<()> {
         retry_on_conflict(|| self.try_remove_member(org, user)).await
     }
@@ -216,29 +216,30 @@ impl Administration<'_> {
         let member = members.iter().find(|member| member.record.user.id == user.id);
         let member =
             member.ok_or_else(|| Missing::new(Resource::Member, user.name.as_str(), org.name.as_str()))?;
-        let guard = Guard::Revision(RecordKind::Member, user.id, member.revision);
-        let mut draft = Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, guard);
+        let precondition = Precondition::Revision(RecordKind::Member, user.id, member.revision);
+        let mut draft =
+            Draft::of(Fact::MemberRemoved { user: user.id, was: member.record.role }, precondition);
         if member.record.role == Role::Admin {
-            draft.guards.push(another_admin(&members, &user)?);
+            draft.preconditions.push(another_admin(&members, &user)?);
         }
         self.record(org.id, draft).await
     }
 
-    /// Who has a role in the organization, by name.
+    /// Returns the members of an organization, sorted by name.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such an organization; [`Error::Store`] when the store fails.
+    /// [`Error::NotFound`] if the organization does not exist. [`Error::Store`] if the store fails.
     pub async fn members(&self, org: &OrgName) -> Result<Vec<Member>> {
         let members = self.store().members(self.organization(org).await?.id).await?;
         Ok(members.into_iter().map(|member| member.record).collect())
     }
 
-    /// Makes a key of a user, with which they may do what they may do: its text is nowhere else. The personal
-    /// organization's ledger has it.
+    /// Creates a key with the permissions of a user. Its text is stored nowhere. The ledger of the personal
+    /// organization records the key.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such a user; [`Error::Invalid`] for a key that would be over at once; [`Error::Store`]
-    /// when the store fails.
+    /// [`Error::NotFound`] if the user does not exist. [`Error::Invalid`] for a key that would already be
+    /// expired. [`Error::Store`] if the store fails.
     pub async fn create_key(&self, user: &OrgName, input: &ApiKeyInput) -> Result<NewApiKey> {
         let user = self.user(user).await?;
         let expires_at = input.expires_at.unwrap_or_default().after(self.service.now())?;
@@ -247,10 +248,10 @@ impl Administration<'_> {
         Ok(NewApiKey { record: record.into(), key: key.reveal().to_owned() })
     }
 
-    /// The keys of a user that work, oldest first.
+    /// Returns the valid keys of a user, oldest first.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such a user; [`Error::Store`] when the store fails.
+    /// [`Error::NotFound`] if the user does not exist. [`Error::Store`] if the store fails.
     pub async fn keys(&self, user: &OrgName) -> Result<Vec<ApiKeyView>> {
         let user = self.user(user).await?;
         let (personal_org, now) = (self.personal_org(&user).await?, self.service.now());
@@ -258,11 +259,11 @@ impl Administration<'_> {
         Ok(keys.into_iter().map(|key| key.record.into()).collect())
     }
 
-    /// Revokes a key of a user, at once, also one that has expired.
+    /// Revokes a key of a user at once, even an expired one.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such a user, and where they have no key of this id that was not revoked;
-    /// [`Error::Store`] when the store fails.
+    /// [`Error::NotFound`] if the user does not exist, or has no unrevoked key with this id. [`Error::Store`]
+    /// if the store fails.
     pub async fn revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
         retry_on_conflict(|| self.try_revoke_key(user, key)).await
     }
@@ -274,18 +275,19 @@ impl Administration<'_> {
         let Current { revision, record } = found
             .filter(|found| found.record.owner.id == user.id && found.record.revoked_at.is_none())
             .ok_or_else(|| Missing::new(Resource::ApiKey, key.to_string(), user.name.as_str()))?;
-        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
+        let precondition = Precondition::Revision(RecordKind::ApiKey, record.id, revision);
         let record = record.revoked(now);
-        self.record(personal_org, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
+        self.record(personal_org, Draft::of(Fact::ApiKeyRevoked { record }, precondition)).await
     }
 
-    /// Ends the time in which a ledger was dated by a clock that was ahead: records that the clock was corrected, now. The
-    /// entries from the future stay as they are and count as recorded now; later entries carry the true time.
+    /// Corrects the ledger of an organization after a clock was ahead: records now that the clock was
+    /// corrected. Entries from the future stay unchanged, but count as recorded now. Later entries have the
+    /// true time.
     ///
     /// # Errors
-    /// [`Error::NotFound`] without such an organization; [`Error::Invalid`] where no entry lies more than
-    /// [`MAX_CLOCK_LEAD`] in the future; [`Error::Store`] when the store fails, as where this machine's clock and the
-    /// database's are too far apart.
+    /// [`Error::NotFound`] if the organization does not exist. [`Error::Invalid`] if no entry is more than
+    /// [`MAX_CLOCK_LEAD`] in the future. [`Error::Store`] if the store fails, or if the clocks of this
+    /// machine and of the database differ too much.
     pub async fn end_future(&self, org: &OrgName) -> Result<EndedFuture> {
         retry_on_conflict(|| self.try_end_future(org)).await
     }
@@ -307,14 +309,14 @@ impl Administration<'_> {
             by: self.by.clone(),
             at: now,
             facts: vec![fact],
-            guards: vec![],
+            preconditions: vec![],
             secrets: vec![],
         };
         store.record(write).await?;
         Ok(EndedFuture { first, entries: size - first, was, now })
     }
 
-    /// Makes the user; [`StoreError::Conflict`] where the name is taken.
+    /// Creates the user. Returns [`StoreError::Conflict`] if the name is taken.
     pub(crate) async fn begin_user(&self, name: &OrgName) -> Result<User> {
         let user = User { id: self.service.new_id(), name: name.clone(), created_at: self.service.now() };
         let facts = vec![Fact::UserCreated { record: user.clone() }];
@@ -322,8 +324,8 @@ impl Administration<'_> {
         Ok(user)
     }
 
-    /// Begins an organization's ledger, with its first administrator;
-    /// [`StoreError::Conflict`] where the name is taken.
+    /// Starts an organization's ledger with its first administrator. Returns [`StoreError::Conflict`] if the
+    /// name is taken.
     pub(crate) async fn begin_organization(
         &self,
         name: &OrgName,
@@ -333,7 +335,7 @@ impl Administration<'_> {
     ) -> Result<Organization> {
         let (id, created_at) = (self.service.new_id(), self.service.now());
         let record = Organization { id, name: name.clone(), kind, created_at };
-        let vacant = Guard::Vacant(Key::Organization(name.clone()));
+        let vacant = Precondition::Vacant(Key::Organization(name.clone()));
         let mut draft = Draft::of(Fact::OrganizationCreated { record: record.clone() }, vacant);
         draft.facts.extend(more);
         let owner = Membership { user: owner.id, role: Role::Admin };
@@ -364,16 +366,16 @@ impl Administration<'_> {
     }
 
     async fn record(&self, org: Id, draft: Draft) -> Result<()> {
-        let Draft { facts, guards, secrets, .. } = draft;
-        let write = Write { org, by: self.by.clone(), at: self.service.now(), facts, guards, secrets };
+        let Draft { facts, preconditions, secrets, .. } = draft;
+        let write = Write { org, by: self.by.clone(), at: self.service.now(), facts, preconditions, secrets };
         let recorded = self.store().record(write).await;
-        // All that is recorded here changes who may do what.
+        // Everything that is recorded here changes permissions.
         self.service.forget_callers();
         recorded?;
         Ok(())
     }
 
-    /// Whether an organization, and so a user, may have the name.
+    /// Checks that an organization, or a user, may have this name.
     async fn check_free(&self, name: &OrgName) -> Result<()> {
         check_not_reserved("name", name)?;
         match self.store().org_role(name.as_str(), self.by.id).await? {
@@ -387,10 +389,10 @@ impl Administration<'_> {
         Ok(user.ok_or_else(|| Missing::new(Resource::User, name.as_str(), name.as_str()))?)
     }
 
-    /// The organization of this name.
+    /// Returns the organization of this name.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is none; [`Error::Store`] when the store fails.
+    /// [`Error::NotFound`] if it does not exist. [`Error::Store`] if the store fails.
     pub async fn organization(&self, name: &OrgName) -> Result<Organization> {
         let org_role = self.store().org_role(name.as_str(), self.by.id).await?;
         let missing = || Missing::new(Resource::Organization, name.as_str(), name.as_str());
@@ -401,13 +403,14 @@ impl Administration<'_> {
         let organization = self.organization(name).await?;
         match organization.kind {
             OrgKind::Shared => Ok(organization),
-            OrgKind::Personal => {
-                Err(Error::invalid("org", format!("'{name}' is one user's own: nobody joins or leaves it")))
-            }
+            OrgKind::Personal => Err(Error::invalid(
+                "org",
+                format!("'{name}' is a personal organization, whose members cannot change"),
+            )),
         }
     }
 
-    /// The personal organization of a user, whose ledger has their keys.
+    /// Returns the personal organization of a user, whose ledger records their keys.
     async fn personal_org(&self, user: &User) -> Result<Id> {
         Ok(self.organization(&user.name).await?.id)
     }

@@ -1,6 +1,8 @@
-//! Admission control: how much requests may hold in memory and in temporary files, in all and per tenant. A transport reserves
-//! temporary space before it reads a body, and memory before it loads one; the service reserves memory for long answers. Answers
-//! that wait to be sent have a budget of their own: a client that reads slowly keeps no request of its organization out.
+//! Admission control. Limits the memory and the temporary files of requests, in total and per tenant.
+//!
+//! A transport reserves temporary space before it reads a body, and memory before it loads one. The service reserves memory for
+//! long responses. Responses that wait to be sent have a separate budget, so a client that reads slowly delays no request of its
+//! organization.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +13,17 @@ use crate::budget::{FairBudget, Reservation, Tenant};
 use crate::compute::refused::Refused;
 use crate::error::Result;
 use crate::limits::Limits;
-use crate::spool::TemporarySpace;
+use crate::spill_buffer::TemporarySpace;
 
-/// How much memory a body takes while it is read as JSON and worked on, as a multiple of its length: the text, the values that
-/// are read from it, and what is recorded of them. Reports of environments were measured at three to four times their length.
-/// So much do long data take while an answer is made of them, too: the text, its values, and the answer's text as it grows.
+/// The memory that a request uses per byte of its body: the text, the parsed values, and the recorded facts. Reports of
+/// environments were measured at three to four times their length. A response that is built from long data uses as much: the
+/// text, its values, and the growing response.
 const MEMORY_PER_BYTE: u64 = 4;
 
-/// The answers that are being sent may use this part of [`Limits::request_memory`], beside it.
+/// Responses that are being sent may use a quarter of [`Limits::request_memory`], in addition to it.
 const ANSWERS: u64 = 4;
 
-/// How long a body, in its temporary file, or an answer waits for memory.
+/// The time that a body in a temporary file, or a response, waits for memory.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The budgets that all requests of a service share.
@@ -32,7 +34,7 @@ pub struct Admission {
     disk: Arc<FairBudget>,
 }
 
-/// What one request may hold.
+/// The budget of one request.
 #[derive(Debug, Clone)]
 pub struct RequestBudget {
     memory: Arc<FairBudget>,
@@ -42,7 +44,7 @@ pub struct RequestBudget {
 }
 
 impl Admission {
-    /// The budgets that these limits set.
+    /// Creates the budgets that these limits set.
     pub fn new(limits: &Limits) -> Self {
         let Limits { request_memory, temporary_space, .. } = *limits;
         let [memory, answers, disk] =
@@ -50,7 +52,7 @@ impl Admission {
         Self { memory, answers, disk }
     }
 
-    /// The budget of a request on behalf of this tenant ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
+    /// Returns the budget of a request on behalf of this tenant ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
     pub fn on_behalf_of(&self, tenant: Tenant) -> RequestBudget {
         let space = TemporarySpace::new(Arc::clone(&self.disk), Arc::clone(&self.memory), tenant);
         let [memory, answers] = [&self.memory, &self.answers].map(Arc::clone);
@@ -59,22 +61,22 @@ impl Admission {
 }
 
 impl RequestBudget {
-    /// Where the request's temporary files count.
+    /// Returns the temporary space of the request.
     pub const fn temporary_space(&self) -> &TemporarySpace {
         &self.space
     }
 
-    /// Reserves memory for loading a body of so many bytes and working on it, or for making an answer of data of so many bytes,
-    /// and waits for it behind the tenant's other requests. The caller keeps the reservation until the answer is made.
+    /// Reserves memory to load and process a body of this many bytes, or to build a response from as many bytes of data. Waits
+    /// behind the tenant's other requests. The caller holds the reservation until the response is built.
     ///
     /// # Errors
-    /// [`Error::Overloaded`](crate::Error::Overloaded) where there is not enough memory within ten seconds.
+    /// [`Error::Overloaded`](crate::Error::Overloaded) if there is no room within ten seconds.
     pub async fn memory_for(&self, bytes: u64) -> Result<Reservation> {
         self.reserve(&self.memory, bytes.saturating_mul(MEMORY_PER_BYTE)).await
     }
 
-    /// Reserves memory for an answer of so many bytes that waits to be sent, behind the tenant's other answers. The caller keeps
-    /// the reservation until the answer is sent.
+    /// Reserves memory for a response of this many bytes that waits to be sent. Waits behind the tenant's other responses. The
+    /// caller holds the reservation until the response is sent.
     ///
     /// # Errors
     /// The same.

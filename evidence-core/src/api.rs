@@ -1,4 +1,4 @@
-//! The whole API, one line an endpoint, in the order of the documentation.
+//! The operations of the API, one per line, in the order of the documentation.
 
 use crate::attestations::claims::{
     Custom, Generic, Jira, Junit, Override, PullRequests, Snyk, Sonar, System,
@@ -11,7 +11,7 @@ use crate::{
     environments, flows, limits, orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
-/// Shows every operation to `v`.
+/// Passes every operation to `v`.
 pub fn operations(v: &mut impl Visitor) {
     v.visit::<actions::ListActions>();
     v.visit::<actions::PutEnvironmentAction>();

@@ -1,7 +1,7 @@
-//! A byte budget that tenants share: how much waits to be written, is held in memory for requests, or lies in temporary files.
+//! A byte budget that tenants share. It limits the writer's queue, the memory of requests, and temporary files.
 //!
-//! A tenant may use half of what the others leave, so that there is always room for one more of them. A request that is larger
-//! than its tenant's share may be admitted beside the budget, one at a time: no size is refused for ever.
+//! A tenant may use half of what the others leave, so there is always room for another tenant. A request that exceeds its
+//! tenant's share is admitted beside the budget, one at a time. No size is thus refused for ever.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,15 +9,12 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::id::Id;
+use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::lock::locked;
-use crate::turns::Turns;
 
-/// An organization, or a caller without a role in the one that a request names; nothing for callers without a credential,
-/// which share.
-pub type Tenant = Option<Id>;
+pub use crate::limiter::Tenant;
 
-/// The most requests of a tenant that wait for room; further ones are refused.
+/// The number of requests of a tenant that may wait for room. Further requests are refused.
 const MAX_WAITING: usize = 64;
 
 /// A byte budget that tenants share.
@@ -25,29 +22,29 @@ const MAX_WAITING: usize = 64;
 pub struct FairBudget {
     bytes: u64,
     usage: Mutex<Usage>,
-    /// The requests of a tenant that wait, in the order of arrival. The first of each tenant competes with those of others.
-    waiting: Turns<Tenant>,
+    /// Has one permit per tenant, so that the requests of a tenant wait in the order of arrival. The holder waits for room.
+    first_in_line: FairSemaphore<Tenant>,
     released: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Usage {
-    /// In bytes, of each tenant that uses any.
+    /// The bytes of each tenant that uses any.
     of: BTreeMap<Tenant, u64>,
-    /// Of all of them.
+    /// The bytes of all tenants.
     total: u64,
-    /// Whether a reservation is held that was too large for its tenant's share.
+    /// Whether a reservation exists that exceeds its tenant's share.
     has_oversized: bool,
 }
 
 impl Usage {
-    /// The most that a tenant may use.
+    /// Returns the maximum that a tenant may use.
     fn share(&self, tenant: Tenant, budget: u64) -> u64 {
         let others = self.total - self.of.get(&tenant).copied().unwrap_or_default();
         budget.saturating_sub(others) / 2
     }
 
-    /// Adds to what a tenant uses, unless that is then more than `most`.
+    /// Adds to the usage of a tenant, unless it would exceed `most`.
     fn add(&mut self, tenant: Tenant, bytes: u64, most: u64) -> bool {
         let own = self.of.entry(tenant).or_default();
         let fits = own.checked_add(bytes).is_some_and(|own| own <= most);
@@ -61,24 +58,24 @@ impl Usage {
     }
 }
 
-/// A part of a budget, held until this is dropped.
+/// A reserved part of a budget, released when it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<FairBudget>,
     tenant: Tenant,
     bytes: u64,
-    /// Whether it is held beside the budget.
+    /// Whether it is beside the budget.
     is_oversized: bool,
 }
 
 impl FairBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of this many bytes.
     pub fn new(bytes: u64) -> Arc<Self> {
-        let waiting = Turns::new(1, MAX_WAITING);
-        Arc::new(Self { bytes, usage: Mutex::default(), waiting, released: Notify::new() })
+        let first_in_line = FairSemaphore::new(UNLIMITED, 1);
+        Arc::new(Self { bytes, usage: Mutex::default(), first_in_line, released: Notify::new() })
     }
 
-    /// Reserves bytes now, or not at all.
+    /// Reserves bytes now, or returns `None`.
     pub fn try_reserve(self: &Arc<Self>, tenant: Tenant, bytes: u64) -> Option<Reservation> {
         let mut usage = locked(&self.usage);
         let share = usage.share(tenant, self.bytes);
@@ -91,17 +88,17 @@ impl FairBudget {
         fits.then(|| Reservation { budget: Arc::clone(self), tenant, bytes, is_oversized })
     }
 
-    /// Reserves bytes, after the requests of the same tenant that wait already. `None` when too many wait, or there is no room
-    /// before `deadline`.
+    /// Reserves bytes, after the requests of the same tenant that wait already. Returns `None` if too many wait, or there is no
+    /// room before `deadline`.
     pub async fn reserve(
         self: &Arc<Self>,
         tenant: Tenant,
         bytes: u64,
         deadline: Instant,
     ) -> Option<Reservation> {
-        let _turn = self.waiting.take(tenant, deadline).await?;
+        let _permit = self.first_in_line.acquire(tenant, MAX_WAITING - 1, deadline).await.ok()?;
         loop {
-            // It is woken by what is released from here on.
+            // From here on, a release wakes this request.
             let mut released = std::pin::pin!(self.released.notified());
             released.as_mut().enable();
             if let Some(reservation) = self.try_reserve(tenant, bytes) {
@@ -111,19 +108,20 @@ impl FairBudget {
         }
     }
 
-    /// What is reserved within the budget, in bytes.
+    /// Returns the bytes that are reserved within the budget.
     pub fn used(&self) -> u64 {
         locked(&self.usage).total
     }
 }
 
 impl Reservation {
-    /// Reserves more, or nothing.
+    /// Reserves more bytes. Returns whether there was room.
     pub fn grow(&mut self, bytes: u64) -> bool {
         self.grow_within(bytes, 1)
     }
 
-    /// Reserves more while the tenant uses at most this part of its share: the half of it with `part` 2. Otherwise nothing.
+    /// Reserves more bytes while the tenant uses at most a part of its share: half of it if `part` is 2. Returns whether there
+    /// was room.
     pub fn grow_within(&mut self, bytes: u64, part: u64) -> bool {
         let mut usage = locked(&self.budget.usage);
         let most = usage.share(self.tenant, self.budget.bytes) / part;
@@ -214,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_of_a_tenant_wait_in_order_and_in_no_other_tenants_way() {
+    async fn requests_of_a_tenant_wait_in_order_and_delay_no_other_tenant() {
         let budget = FairBudget::new(BYTES);
         let deadline = Instant::now() + Duration::from_secs(10);
         let first = budget.try_reserve(tenant(1), 512).unwrap();
@@ -223,7 +221,7 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none() && third.as_mut().now_or_never().is_none());
         assert!(budget.reserve(tenant(2), 256, deadline).now_or_never().unwrap().is_some());
         drop(first);
-        // It fits, and is behind.
+        // There is room for the third, but the second is before it.
         assert!(third.as_mut().now_or_never().is_none());
         let second = second.await.unwrap();
         assert!(third.await.is_some());
@@ -243,6 +241,6 @@ mod tests {
         for one in waiting {
             assert!(one.await.is_none());
         }
-        assert!(budget.waiting.is_unused());
+        assert!(budget.first_in_line.is_unused());
     }
 }

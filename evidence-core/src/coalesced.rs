@@ -14,8 +14,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::lock::locked;
-use crate::turns::Turns;
 
 /// How long a query has its turn: after that the next begins beside it, so that one that hangs holds up the others once, for no
 /// longer.
@@ -29,7 +29,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
 
 struct Queries<K: Ord, V> {
-    turns: Turns<K>,
+    turns: FairSemaphore<K>,
     /// Where the answers of those come that did not begin yet.
     next: Mutex<BTreeMap<K, Answer<V>>>,
     /// Whether the last query was answered without waiting: nobody on its thread could ask meanwhile.
@@ -42,7 +42,7 @@ type Answer<V> = watch::Receiver<Option<V>>;
 impl<K: Ord + Clone, V> Default for Coalescer<K, V> {
     fn default() -> Self {
         Self(Arc::new(Queries {
-            turns: Turns::new(1, usize::MAX),
+            turns: FairSemaphore::new(UNLIMITED, 1),
             next: Mutex::default(),
             immediate: AtomicBool::new(false),
         }))
@@ -96,7 +96,7 @@ async fn ask_in_turn<K: Ord + Clone, V>(
 ) {
     let queries = Arc::clone(&waiting.queries);
     // Whoever has it gives it up before, where its runtime goes on.
-    let turn = queries.turns.take(waiting.key.clone(), Instant::now() + 2 * MAX_WAIT).await;
+    let turn = queries.turns.acquire(waiting.key.clone(), UNLIMITED, Instant::now() + 2 * MAX_WAIT).await;
     if queries.immediate.load(Ordering::Relaxed) {
         // Requests that are ready to run join this one.
         yield_now().await;

@@ -1,4 +1,4 @@
-//! What can go wrong, as the caller is told: one error type for every operation, and its two wordings.
+//! The error type of all operations, and its two wordings for callers.
 
 use std::collections::BTreeMap;
 
@@ -10,102 +10,102 @@ use crate::tags::record::TaggedKind;
 /// The result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Field name to what is wrong with it, as the `errors` object of an answer.
+/// The `errors` object of a response: the name of a field, and the error in its value.
 pub type FieldErrors = BTreeMap<String, String>;
 
-/// The message of a refused body or parameter (specification, Errors).
+/// The message for an invalid body or parameter (specification, Errors).
 pub const INVALID_PAYLOAD: &str = "Input payload validation failed";
-/// The message of a refused environment report (specification, Errors).
+/// The message for an invalid environment report (specification, Errors).
 pub const INVALID_REPORT: &str = "Invalid report data";
 
-/// Why an operation did not do what it was asked.
+/// The error of an operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input breaks a rule; nothing was stored.
+    /// The input is invalid. Nothing was recorded.
     #[error("{message}")]
     Invalid {
-        /// What is said first.
+        /// The message.
         message: String,
-        /// What is wrong, field by field.
+        /// The errors by field.
         fields: FieldErrors,
     },
-    /// No credential, or one that is unknown, malformed, expired or revoked.
+    /// There is no credential, or it is unknown, malformed, expired or revoked.
     #[error("no valid credential was given")]
     Unauthenticated,
-    /// The caller may not do this.
+    /// The caller is not authorized.
     #[error("the caller may not do this")]
     Forbidden,
-    /// The caller has no role in the organization that this path names, or there is none.
+    /// The caller has no role in this organization, or the organization does not exist.
     #[error("the caller has no role at {0}")]
     AccessDenied(String),
-    /// Something that was named does not exist.
+    /// A named resource does not exist.
     #[error("{0:?} does not exist")]
     NotFound(Box<Missing>),
-    /// A control that was to be created exists: nothing else is refused for that.
+    /// A control to be created already exists. The only error of this kind.
     #[error("{0:?} exists already")]
     DuplicateControl(Box<DuplicateControl>),
-    /// Too large an input.
+    /// The input is too large.
     #[error("the input is larger than {limit} bytes")]
     TooLarge {
-        /// The greatest size, in bytes.
+        /// The maximum size in bytes.
         limit: u64,
-        /// Whether it is one file of a form rather than the whole body.
+        /// Whether a single file of a form is too large.
         file: bool,
-        /// The part of the request that is too large: `body`, or the name of a form's part.
+        /// The part of the request that is too large: `body`, or the name of a part of a form.
         part: &'static str,
     },
-    /// The body is of a type that the operation does not read.
+    /// The operation does not accept this content type.
     #[error("the content type cannot be read")]
     UnsupportedMediaType,
-    /// The store could not answer, or did not accept.
+    /// The store failed or rejected the write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The service became unavailable after something of the request was recorded, or may have been. Any other error that is
-    /// [`ErrorKind::Unavailable`] means that nothing was recorded.
+    /// The service became unavailable after something was recorded, or may have been. With any other error of
+    /// kind [`ErrorKind::Unavailable`], nothing was recorded.
     #[error("the request may have been recorded: {0}")]
     OutcomeUnknown(#[source] Box<Error>),
-    /// The request was not begun, because too many others wait or hold too much.
+    /// The request was rejected because too many others wait, or use too much memory.
     #[error("the service is overloaded")]
     Overloaded(#[from] Refused),
-    /// A defect of the service or its surroundings, such as a report that cannot be drawn.
+    /// A defect of the service or its environment, such as a report that cannot be rendered.
     #[error("{what}")]
     Internal {
-        /// What failed.
+        /// What failed, as a sentence.
         what: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// What kind of failure an [`Error`] is, for hosts that answer it in their own way.
+/// The kind of an [`Error`], for hosts with their own responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input breaks a rule; nothing was stored. The same input is refused again.
+    /// The input is invalid. Nothing was recorded, and a retry fails as well.
     Invalid,
-    /// Nobody whom the service knows is calling.
+    /// The caller is unknown.
     Unauthenticated,
-    /// The caller may not do this.
+    /// The caller is not authorized.
     Forbidden,
-    /// Something that was named does not exist.
+    /// A named resource does not exist.
     NotFound,
-    /// What was to be created exists. The same input is refused again.
+    /// A resource to be created already exists. A retry fails as well.
     Duplicate,
     /// The input is too large.
     TooLarge,
-    /// The body is of a type that is not read.
+    /// The content type is not accepted.
     UnsupportedMediaType,
-    /// The store or the compute pool is busy, or the store out of reach: the same call may well succeed later.
+    /// The store or the compute pool is busy, or the store is unreachable. A retry may succeed.
     Unavailable,
-    /// Damaged records, failed statements, defects: for whoever runs the service to look into. What the error says is
+    /// Damaged records, failed statements or defects, which the operator should investigate. The message is
     /// for the log, not for callers.
     Internal,
 }
 
 impl ErrorKind {
-    /// The HTTP status of answers with such an error (specification, Errors): the one table of them.
+    /// Returns the HTTP status of responses to such an error (specification, Errors).
     ///
     /// ```
     /// assert_eq!(evidence_core::ErrorKind::NotFound.status(), 404);
@@ -125,7 +125,7 @@ impl ErrorKind {
     }
 }
 
-/// Refuses a list of `field` that would hold more than `most` items, together with those that are there already.
+/// Rejects a list of more than `most` items for `field`. `items` includes existing ones.
 pub(crate) fn at_most(most: usize, items: usize, field: &str) -> Result<()> {
     if items > most {
         return Err(Error::invalid(field, format!("There should be at most {most} items, not {items}")));
@@ -134,16 +134,16 @@ pub(crate) fn at_most(most: usize, items: usize, field: &str) -> Result<()> {
 }
 
 impl Error {
-    /// What kind of failure it is.
+    /// Returns the kind of error.
     ///
     /// ```
     /// # use std::sync::Arc;
     /// use evidence_core::flows::GetFlow;
-    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_conformance::memory::MemoryStore;
     /// # use evidence_core::seed::Seed;
     /// use evidence_core::{Error, ErrorKind, Evidence, EvidenceService, Settings, Wording};
     ///
-    /// /// How a host tells its users, who speak no HTTP.
+    /// /// Returns the message of a host that does not use HTTP.
     /// fn tell(error: &Error) -> String {
     ///     match (error.kind(), error) {
     ///         (ErrorKind::NotFound, Error::NotFound(missing)) => Wording::Named.missing(missing).0,
@@ -177,7 +177,7 @@ impl Error {
             Self::DuplicateControl(_) => ErrorKind::Duplicate,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
-            // A race lost too often is a busy store.
+            // Too many conflicts mean that the store is busy.
             Self::Store(
                 StoreError::Conflict
                 | StoreError::Unavailable(_)
@@ -190,23 +190,23 @@ impl Error {
         }
     }
 
-    /// The HTTP status that answers it: that of its [kind](Self::kind).
+    /// Returns the HTTP status of its [kind](Self::kind).
     pub const fn status(&self) -> u16 {
         self.kind().status()
     }
 
-    /// Whether something of the request was recorded although it failed, or may have been. Any other request that fails with
-    /// [`ErrorKind::Unavailable`] recorded nothing.
+    /// Returns whether something was recorded, or may have been, although the request failed. Any other
+    /// request that fails with [`ErrorKind::Unavailable`] recorded nothing.
     pub const fn may_have_recorded(&self) -> bool {
         matches!(self, Self::OutcomeUnknown(_) | Self::Store(StoreError::OutcomeUnknown(_)))
     }
 
-    /// A refused field: status 400 with [`INVALID_PAYLOAD`].
+    /// Creates an error about a field: status 400 with [`INVALID_PAYLOAD`].
     pub fn invalid(field: impl Into<String>, text: impl Into<String>) -> Self {
         Self::invalid_with(INVALID_PAYLOAD, field, text)
     }
 
-    /// A refused field under a message of its own.
+    /// Creates an error about a field with another message.
     pub fn invalid_with(
         message: impl Into<String>,
         field: impl Into<String>,
@@ -215,12 +215,12 @@ impl Error {
         Self::Invalid { message: message.into(), fields: BTreeMap::from([(field.into(), text.into())]) }
     }
 
-    /// A refusal that needs no field to be understood.
+    /// Creates an error with a message only.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into(), fields: BTreeMap::new() }
     }
 
-    /// The same refusal with another first sentence than [`INVALID_PAYLOAD`]; other errors stay as they are.
+    /// Replaces the message [`INVALID_PAYLOAD`]. Other errors are unchanged.
     #[must_use]
     pub fn with_summary(self, message: &str) -> Self {
         match self {
@@ -231,7 +231,7 @@ impl Error {
         }
     }
 
-    /// The same absence told of what this field names; other errors stay as they are.
+    /// Replaces the field that named a missing resource. Other errors are unchanged.
     #[must_use]
     pub fn named_by(self, field: &'static str) -> Self {
         match self {
@@ -240,8 +240,8 @@ impl Error {
         }
     }
 
-    /// The same failure of a request that recorded something, or may have: one for which the service is unavailable becomes
-    /// [`Error::OutcomeUnknown`]; other errors stay as they are.
+    /// Returns the error of a request that recorded something, or may have. Unavailability becomes
+    /// [`Error::OutcomeUnknown`]; other errors are unchanged.
     #[must_use]
     pub(crate) fn after_recording(self) -> Self {
         match self {
@@ -251,14 +251,15 @@ impl Error {
         }
     }
 
-    /// A misfit of the input, under [`INVALID_PAYLOAD`]; `whole` names the input itself where no field does.
+    /// Creates the error for an invalid field, with [`INVALID_PAYLOAD`]. `whole` names the input if the error
+    /// concerns all of it.
     pub fn invalid_field(misfit: &InvalidField, whole: &str) -> Self {
         let field = misfit.field();
         Self::invalid(if field.is_empty() { whole.to_owned() } else { field }, misfit.message())
     }
 }
 
-/// A control that exists already.
+/// A control that already exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuplicateControl {
     /// Its identifier.
@@ -273,26 +274,26 @@ impl From<DuplicateControl> for Error {
     }
 }
 
-/// What was looked for and is not there.
+/// A resource that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What kind of thing.
+    /// The kind of resource.
     pub resource: Resource,
-    /// The name it was asked for by.
+    /// The requested name.
     pub name: String,
-    /// The organization it was looked for in.
+    /// The organization.
     pub org: String,
-    /// The flow it was looked for in, where there is one.
+    /// The flow, if the resource belongs to one.
     pub flow: Option<String>,
-    /// The trail it was looked for in, where there is one.
+    /// The trail, if the resource belongs to one.
     pub trail: Option<String>,
-    /// The parameter or body field that named it.
+    /// The parameter or body field with the name.
     pub field: &'static str,
-    /// The message that the specification gives this case, where it is not `<Resource> not found`.
+    /// The message in the specification, if it is not `<Resource> not found`.
     pub message: Option<&'static str>,
 }
 
-/// The kinds of things that can be missing.
+/// The kinds of resources that can be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant is the name of a resource")]
@@ -301,17 +302,17 @@ pub enum Resource {
     User,
     Member,
     Flow,
-    /// A flow that was asked to take something, and takes nothing any more.
+    /// An archived flow, which accepts no more reports.
     ArchivedFlow,
     Trail,
     Artifact,
     Attestation,
     Evidence,
     Environment,
-    /// An environment that is archived: none is found by that name any more.
+    /// An archived environment, which is no longer found by its name.
     ArchivedEnvironment,
     Snapshot,
-    /// A sentence says which.
+    /// A deployment. The name is a sentence.
     Deployment,
     Policy,
     AttestationType,
@@ -322,16 +323,16 @@ pub enum Resource {
     Repo,
     ServiceAccount,
     ApiKey,
-    /// An action, which is asked for by its number.
+    /// An action, identified by its number.
     Action,
-    /// An entry of an environment's allowlist, which is found by its fingerprint.
-    Allowance,
+    /// An allowlist entry, identified by its fingerprint.
+    AllowlistEntry,
     Match,
     Tagged(TaggedKind),
 }
 
 impl Missing {
-    /// A thing named `name` in organization `org` is missing.
+    /// Creates the error for a resource `name` in organization `org`.
     pub fn new(resource: Resource, name: impl Into<String>, org: impl Into<String>) -> Self {
         Self {
             resource,
@@ -344,28 +345,28 @@ impl Missing {
         }
     }
 
-    /// Looked for in this flow.
+    /// Sets the flow that the resource belongs to.
     #[must_use]
     pub fn in_flow(mut self, flow: impl Into<String>) -> Self {
         self.flow = Some(flow.into());
         self
     }
 
-    /// Looked for in this trail.
+    /// Sets the trail that the resource belongs to.
     #[must_use]
     pub fn in_trail(mut self, trail: impl Into<String>) -> Self {
         self.trail = Some(trail.into());
         self
     }
 
-    /// Named by this field rather than by the usual one.
+    /// Sets the field that named the resource.
     #[must_use]
     pub fn named_by(mut self, field: &'static str) -> Self {
         self.field = field;
         self
     }
 
-    /// Told by this message of the specification.
+    /// Sets the message from the specification.
     #[must_use]
     pub fn with_message(mut self, message: &'static str) -> Self {
         self.message = Some(message);
@@ -401,7 +402,7 @@ impl Resource {
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
             Self::Action => "action_number",
-            Self::Allowance => "fingerprint",
+            Self::AllowlistEntry => "fingerprint",
             Self::Match => "search_value",
             Self::Tagged(_) => "resource_id",
         }
@@ -429,7 +430,7 @@ impl Resource {
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
             Self::Action => "action",
-            Self::Allowance => "allowlist entry",
+            Self::AllowlistEntry => "allowlist entry",
             Self::Match => "match",
             Self::Tagged(_) => "resource",
         }
@@ -458,30 +459,30 @@ impl Resource {
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
             Self::Action => "Action not found",
-            Self::Allowance => "Allowlist entry not found",
+            Self::AllowlistEntry => "Allowlist entry not found",
             Self::Match => "No matches",
             Self::Tagged(_) => "Resource not found",
         }
     }
 }
 
-/// Which sentences name a missing thing. Status codes never differ between the two.
+/// The wording of errors about missing resources. The status is the same with both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wording {
-    /// The specification's message, with `errors` saying what was looked for.
+    /// The message in the specification, with the requested name in `errors`.
     #[default]
     Documented,
-    /// The sentences that users of the public command-line client know, without that `errors`.
+    /// The sentences that users of the public command-line client know, without `errors`.
     Named,
 }
 
 impl Wording {
-    /// The `message` and `errors` that tell of a missing thing.
+    /// Returns the `message` and `errors` for a missing resource.
     pub fn missing(self, missing: &Missing) -> (String, FieldErrors) {
         match self {
             Self::Documented => {
                 let message = match missing.resource {
-                    // Clients of either wording know this sentence.
+                    // Clients expect this sentence with either wording.
                     Resource::Match => named(missing),
                     resource => missing.message.unwrap_or(resource.documented()).to_owned(),
                 };
@@ -493,7 +494,7 @@ impl Wording {
 }
 
 impl Wording {
-    /// The `message` and `errors` that tell of a control that exists already.
+    /// Returns the `message` and `errors` for a control that already exists.
     pub fn duplicate(self, duplicate: &DuplicateControl) -> (String, FieldErrors) {
         let DuplicateControl { identifier, org } = duplicate;
         match self {
@@ -527,12 +528,12 @@ fn looked_for(missing: &Missing) -> String {
             format!("{noun} '{name}' in {place} is archived")
         }
         Resource::Action => format!("no {noun} has number {name} in {place}"),
-        // What was looked for is a sentence already.
+        // The name is already a sentence.
         Resource::AttestationTypeVersion
         | Resource::ControlVersion
         | Resource::Snapshot
         | Resource::Deployment
-        | Resource::Allowance => name.clone(),
+        | Resource::AllowlistEntry => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
@@ -570,11 +571,11 @@ fn named(missing: &Missing) -> String {
         | Resource::ControlVersion
         | Resource::Snapshot
         | Resource::Deployment
-        | Resource::Allowance => name.clone(),
+        | Resource::AllowlistEntry => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),
         Resource::Match => format!("No matches for '{name}'."),
-        // The quotation marks around the sentence are a part of it.
+        // The quotation marks are part of the sentence.
         Resource::Tagged(kind) => format!("\"{kind:?} '{name}' does not exist in organization '{org}'\""),
         Resource::Organization
         | Resource::User

@@ -9,7 +9,7 @@ pub(crate) mod payload;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::record::Action;
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::record::Artifact;
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
 use crate::attestations::record::Attestation;
@@ -32,8 +32,9 @@ use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
 use crate::trails::record::Trail;
 
-pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
-pub use payload::{Recorded, UnknownFields, decode_payload};
+pub use crate::decode::UnknownFields;
+pub use names::{Denoted, Key, NameEffect, Precondition, RecordKind};
+pub use payload::{Recorded, decode_payload};
 
 /// An event in an organization, and the payload of a ledger entry.
 ///
@@ -169,11 +170,11 @@ pub enum Fact {
         comment: Option<String>,
     },
     ArtifactAllowed {
-        record: Allowance,
+        record: AllowlistEntry,
     },
     /// An entry of an allowlist was withdrawn: the record is that entry, with its withdrawal.
     AllowanceWithdrawn {
-        record: Allowance,
+        record: AllowlistEntry,
     },
     AttestationTypeCreated {
         record: AttestationType,
@@ -321,7 +322,7 @@ impl Fact {
     }
 
     /// Returns the record that the fact creates or changes. The ledger index of the fact becomes the record's
-    /// revision, with which guards are compared.
+    /// revision, with which preconditions are compared.
     ///
     /// Returns `None` for facts about immutable records, and for organizations and users, which are named in
     /// the whole store.
@@ -481,7 +482,7 @@ pub struct Write {
     /// The facts, in order.
     pub facts: Vec<Fact>,
     /// The preconditions of the write.
-    pub guards: Vec<Guard>,
+    pub preconditions: Vec<Precondition>,
     /// The hashes of API keys that the facts create, by key id. They are stored beside the ledger, never in
     /// it.
     pub secrets: Vec<(Id, KeyHash)>,

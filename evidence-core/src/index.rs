@@ -1,9 +1,10 @@
-//! Index rows: what a store keeps beside the ledger so that records are found. The core derives them from facts
-//! ([`Fact::index_rows`]); a store writes them and knows no fact. So a new fact touches the core alone, and a store
-//! that was written before it keeps working: the row kinds are a closed set.
+//! Index rows: the data by which a store finds records. The core derives them from facts
+//! ([`Fact::index_rows`]), and a store writes them without knowing facts. A new fact therefore changes the
+//! core alone. The row kinds are a closed set, so existing stores keep working.
 //!
-//! A row points at the ledger entry that it follows from. The entry's payload holds the body: its `record`, for
-//! [`IndexRow::Version`] its `version`, for [`IndexRow::Snapshot`] its `snapshot`, for [`IndexRow::Text`] its `text`.
+//! A row refers to the ledger entry that it follows from. The entry's payload contains the body: its
+//! `record`, for [`IndexRow::Version`] its `version`, for [`IndexRow::Snapshot`] its `snapshot`, for
+//! [`IndexRow::Text`] its `text`.
 
 use std::borrow::Cow;
 
@@ -24,70 +25,73 @@ use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
-/// One row to write because of a fact.
+/// A row to write because of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IndexRow<'a> {
     /// A new organization.
     Organization(&'a Organization),
     /// A new user.
     User(&'a User),
-    /// A user's role in the organization; `role: None` ends the membership. Replaces the row of the user.
+    /// A user's role in the organization; `role: None` ends the membership. Replaces the user's row.
     Member {
         /// The user.
         user: Id,
         /// The role.
         role: Option<Role>,
     },
-    /// What becomes of a name. Those of trails, snapshots, organizations and users follow from their own rows.
+    /// An effect on a name. The names of trails, snapshots, organizations and users follow from their own
+    /// rows.
     Name(NameEffect),
-    /// The newest state of a record: the entry's index is its revision from then on. Replaces the row of its kind and
-    /// id. Trails have [`IndexRow::Trail`] instead.
+    /// The newest state of a record. The index of the entry is its revision from then on. Replaces the row of
+    /// its kind and id. Trails have [`IndexRow::Trail`] instead.
     Record {
-        /// What it is.
+        /// Its kind.
         kind: RecordKind,
         /// Its id.
         id: Id,
-        /// The name that lists show and sort it by.
+        /// The name that lists show and sort by.
         name: Cow<'a, str>,
-        /// Its tags; nothing where it has none.
+        /// Its tags; `None` without tags.
         tags: Option<&'a Tags>,
-        /// Whether lists leave it out.
+        /// Whether lists omit it.
         archived: bool,
     },
-    /// The tags of a record, where the fact may change them. Replaces those of its kind and id.
+    /// The tags of a record, if the fact may change them. Replaces the row of its kind and id.
     Tags {
-        /// What it is.
+        /// Its kind.
         kind: RecordKind,
         /// Its id.
         id: Id,
         /// Its tags.
         tags: &'a Tags,
     },
-    /// An API key, whose hash is kept beside the ledger. Replaces all but the hash and the owner of the key of this id.
+    /// An API key, whose hash is stored beside the ledger. Replaces the key's row, except for its hash and
+    /// owner.
     ApiKey {
         /// The key's id.
         id: Id,
-        /// Whose it is.
+        /// Its owner.
         owner: &'a Actor,
         /// When it was created.
         created_at: Timestamp,
-        /// When it ends: it expires, or its grace period is over.
+        /// When it ends: when it expires, or when its grace period is over.
         expires_at: Option<Timestamp>,
         /// When it was revoked.
         revoked_at: Option<Timestamp>,
     },
-    /// A trail. Its beginning is its place in lists; a later row replaces its revision alone, and is one of its events.
+    /// A trail. Its first entry decides its place in lists. A later row changes only its revision, and is one
+    /// of its events.
     Trail {
         /// The trail.
         id: Id,
-        /// The flow it lies in.
+        /// Its flow.
         flow: Id,
         /// Its name, unique in the flow.
         name: &'a TrailName,
-        /// Whether it begins with this entry.
+        /// Whether this entry creates it.
         begins: bool,
     },
-    /// An artifact report. The first of its fingerprint is a build.
+    /// A report of an artifact. The first report of a fingerprint is a build.
     Artifact {
         /// The report.
         id: Id,
@@ -97,17 +101,17 @@ pub enum IndexRow<'a> {
         trail: Option<Id>,
         /// The SHA-256 of the content.
         fingerprint: &'a Fingerprint,
-        /// The template's name for it, `""` without one.
+        /// Its name in the template; `""` without one.
         name: &'a str,
-        /// The commit it was built from in the reporter's words, `""` without one.
+        /// The commit that it was built from, as reported; `""` without one.
         commit: &'a str,
         /// The branch of that commit.
         branch: Option<&'a str>,
-        /// The repo it was built from.
+        /// The repo that it was built from.
         repo: Option<Id>,
-        /// When that commit was made.
+        /// The time of that commit.
         committed_at: Option<Timestamp>,
-        /// The template that a report without a trail is evaluated by.
+        /// The template for a report without a trail.
         template: Option<TextRef>,
         /// When it was reported.
         at: Timestamp,
@@ -118,7 +122,7 @@ pub enum IndexRow<'a> {
         id: Id,
         /// The flow.
         flow: Id,
-        /// The trail it was reported to.
+        /// The trail that it was reported to.
         trail: Id,
         /// Its name.
         name: &'a str,
@@ -126,110 +130,113 @@ pub enum IndexRow<'a> {
         kind: &'a str,
         /// Its verdict.
         is_compliant: bool,
-        /// Of an override: who overrides an attestation, and why.
+        /// For an override, who overrides an attestation, and why.
         override_info: Option<String>,
-        /// The identifier of the control that it is a decision about.
+        /// The identifier of the control that it decides on.
         control: Option<&'a str>,
         /// The number of that control's latest version at the time.
         control_version: Option<u64>,
-        /// What it is about.
+        /// Its subject.
         binding: &'a Binding,
-        /// The commit that it names itself; an empty text where it does not name it in full.
+        /// The commit that it names; empty if it does not name the commit in full.
         commit: Option<&'a str>,
         /// When it was reported.
         at: Timestamp,
     },
-    /// A trail in which the trail itself, an artifact or an attestation names this commit in full. One row for both.
+    /// A trail in which the trail itself, an artifact or an attestation names this commit in full. One row
+    /// per trail and commit.
     CommitTrail {
         /// The commit.
         commit: &'a str,
         /// The trail.
         trail: Id,
-        /// The flow it lies in.
+        /// Its flow.
         flow: Id,
     },
-    /// What was reported to the flow names the address of a repo. Replaces the row of the flow.
+    /// The address of the repo that a report to the flow names. Replaces the flow's row.
     FlowRepo {
         /// The flow.
         flow: Id,
         /// The repo's address.
         url: &'a str,
     },
-    /// A repo as it was last reported. Replaces the row of its id.
+    /// The newest report of a repo. Replaces the row of its id.
     Repo {
         /// The repo.
         id: Id,
         /// Its name.
         name: &'a str,
-        /// Where it is hosted.
+        /// The host of the repo.
         provider: Option<VcsProvider>,
-        /// Its id there.
+        /// Its id at that host.
         external_id: Option<&'a str>,
         /// The host of its URL.
         vcs_instance: Option<&'a str>,
-        /// The groups it lies in.
+        /// The groups that contain it.
         namespace: &'a [String],
     },
-    /// A logical environment has a member from this entry on, or no more; or its policies may have changed.
+    /// A member joined or left a logical environment with this entry, or the policies of the environment may
+    /// have changed.
     EnvironmentMember {
         /// The logical environment.
         environment: Id,
-        /// The member. It is the logical environment itself where the entry changed its settings and no members.
+        /// The member; the logical environment itself if only its settings changed.
         member: Id,
-        /// Whether it is one now.
+        /// Whether it is a member now.
         joined: bool,
     },
     /// A snapshot.
     Snapshot {
         /// The environment.
         environment: Id,
-        /// The snapshot's number there.
+        /// Its number in the environment.
         index: u64,
         /// When it was taken.
         at: Timestamp,
         /// Its verdict.
         compliant: bool,
-        /// How many events the environment has with it.
+        /// The number of the environment's events, including those of this snapshot.
         events: u64,
-        /// What it says about logical environments.
+        /// Its verdicts for logical environments.
         logical: &'a [LogicalVerdict],
     },
-    /// The environment was reported on, whatever that told. Replaces the row of the environment unless that is later.
+    /// A report about the environment, with or without changes. Replaces the environment's row unless that is
+    /// later.
     Reported {
         /// The environment.
         environment: Id,
-        /// When.
+        /// The time of the report.
         at: Timestamp,
     },
-    /// What ran in the environment under this key until now is no longer so from snapshot `until` on. Nothing
-    /// changes where nothing ran.
+    /// An artifact in the environment changed or exited, so its present interval ends before snapshot
+    /// `until`. Does nothing if it was not running.
     IntervalEnded {
         /// The environment.
         environment: Id,
         /// The artifact.
         artifact: ArtifactKey,
-        /// The first snapshot in which it is not so.
+        /// The first snapshot after the interval.
         until: u64,
-        /// The number of the event that it exited by; nothing where it runs differently.
+        /// The number of the event by which it exited; `None` if it still runs in another state.
         exit: Option<u64>,
     },
-    /// From snapshot `instance.from` on this runs in the environment.
+    /// An artifact runs in this state from snapshot `instance.from` on.
     IntervalBegun {
         /// The environment.
         environment: Id,
-        /// What runs.
+        /// The artifact and its state.
         instance: &'a RunningArtifact,
-        /// The number of the event that tells of it; nothing where none does.
+        /// The number of its event; `None` without one.
         event: Option<u64>,
     },
-    /// Content that began to run was known by a name in a flow. Replaces the row of the environment, flow, name, snapshot
-    /// and artifact.
+    /// The content of an artifact that started had a name in a flow. Replaces the row of the environment,
+    /// flow, name, snapshot and artifact.
     Origin {
         /// The environment.
         environment: Id,
         /// The flow.
         flow: Id,
-        /// What the report calls it in the template; empty without a name.
+        /// Its name in the template; empty without one.
         reference: &'a str,
         /// The first snapshot of the run.
         since: u64,
@@ -238,44 +245,44 @@ pub enum IndexRow<'a> {
         /// The report.
         report: Id,
     },
-    /// An artifact began to run in the environment. In each series (all, of the environment, of the repo) it has the next
-    /// number.
+    /// An artifact started in the environment. It gets the next number in each series: all, of the
+    /// environment, of the repo.
     Deployment {
         /// The environment.
         environment: Id,
-        /// What runs; its run begins with snapshot `instance.from`.
+        /// The artifact. Its run begins with snapshot `instance.from`.
         instance: &'a RunningArtifact,
     },
     /// A version of a policy, of an attestation type or of a control.
     Version {
-        /// The record it is a version of.
+        /// The record.
         of: Id,
         /// Its number, from 1.
         number: u64,
     },
-    /// An allowlist entry, or its withdrawal. Older rows of its environment and fingerprint stay.
+    /// An allowlist entry or its withdrawal. Older rows of the environment and fingerprint stay.
     Allowed {
         /// The environment.
         environment: Id,
         /// The artifact.
         fingerprint: &'a Fingerprint,
-        /// When the entry ends or has ended, if it does.
+        /// When the entry ends or ended, if it does.
         ends_at: Option<Timestamp>,
         /// Whether it was withdrawn.
         withdrawn: bool,
     },
-    /// A file that the entry names: its content is kept beside the ledger, and is not pending any more
-    /// ([`crate::sweep`]). One row a content.
+    /// A file that the entry names. Its content is stored beside the ledger, and is no longer pending
+    /// ([`crate::sweep`]). One row per content.
     Attachment(&'a Attachment),
-    /// A clock was ahead: every row of an earlier entry of the organization that has a later time than this entry gets the
-    /// time of this entry. So the rows of an organization are in the order of their times again.
+    /// A clock was ahead. All rows of earlier entries of the organization with a later time get the time of
+    /// this entry. The rows are then again in the order of their times.
     TimeCorrected,
     /// The text with this digest. The newest row of a digest replaces older ones.
     Text {
         /// The SHA-256 of the text.
         sha256: Hash,
     },
-    /// A text that the entry refers to: an earlier entry keeps it.
+    /// The entry refers to a text that an earlier entry recorded.
     TextUse {
         /// The SHA-256 of the text.
         sha256: Hash,
@@ -286,7 +293,7 @@ fn commit_row(commit: Option<&str>, trail: Id, flow: Id) -> Option<IndexRow<'_>>
     Some(IndexRow::CommitTrail { commit: commit?, trail, flow })
 }
 
-/// The address of a repo; empty where none was told.
+/// Returns the address of a repo; empty without one.
 fn address(repo: Option<&RepoInfo>) -> &str {
     repo.map(|repo| repo.url.as_str()).unwrap_or_default()
 }
@@ -295,7 +302,7 @@ fn member_rows(environment: Id, members: &[Id], joined: bool) -> impl Iterator<I
     members.iter().map(move |member| IndexRow::EnvironmentMember { environment, member: *member, joined })
 }
 
-/// The row of a logical environment whose settings changed and whose members did not.
+/// Returns the row of a logical environment whose settings changed, but not its members.
 fn settings_row(record: &Environment) -> Option<IndexRow<'_>> {
     let (environment, member) = (record.id, record.id);
     let row = IndexRow::EnvironmentMember { environment, member, joined: true };
@@ -345,7 +352,7 @@ fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
 }
 
 impl Fact {
-    /// The rows by which the fact is found, in the order in which they are to be written; `at` is its entry's time.
+    /// Returns the rows of the fact, in the order in which to write them. `at` is the time of its entry.
     pub fn index_rows(&self, at: Timestamp) -> Vec<IndexRow<'_>> {
         let mut rows: Vec<_> = self.name_effects().into_iter().map(IndexRow::Name).collect();
         let record = self.record_row();
@@ -463,7 +470,7 @@ impl Fact {
             }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             Self::ClockCorrected { .. } => rows.push(IndexRow::TimeCorrected),
-            // The rows of the record and of its names are all they are found by.
+            // These are found only by the rows of the record and of its names.
             Self::UserSettingsChanged { .. }
             | Self::ServiceAccountCreated { .. }
             | Self::ServiceAccountUpdated { .. }
@@ -486,11 +493,11 @@ impl Fact {
         rows
     }
 
-    /// The row of the repo that the fact names for its flow.
+    /// Returns the row of the repo that the fact names for its flow.
     fn flow_repo(&self) -> Option<IndexRow<'_>> {
         let (flow, url) = match self {
             Self::TrailBegun { record } => (record.flow, address(record.repo_info.as_ref())),
-            // An update repeats what the trail had before.
+            // Other updates repeat the trail's repo.
             Self::TrailUpdated { record, changes } if changes.iter().any(|change| change == "repo_info") => {
                 (record.flow, address(record.repo_info.as_ref()))
             }
@@ -501,7 +508,7 @@ impl Fact {
         (!url.is_empty()).then_some(IndexRow::FlowRepo { flow, url })
     }
 
-    /// The text that the fact refers to.
+    /// Returns the text that the fact refers to.
     const fn text_use(&self) -> Option<TextRef> {
         match self {
             Self::FlowCreated { record }
@@ -516,8 +523,8 @@ impl Fact {
         }
     }
 
-    /// The row of the tags of the record in that row, unless there are none and the fact does not change them: other
-    /// facts than those that set tags repeat the ones that the record has.
+    /// Returns the row of the record's tags. Returns `None` if it has no tags and the fact cannot change
+    /// them: other facts than those that set tags repeat the existing ones.
     fn tags_row<'a>(&self, record: &IndexRow<'a>) -> Option<IndexRow<'a>> {
         let IndexRow::Record { kind, id, tags: Some(tags), .. } = *record else { return None };
         let sets_tags = matches!(
@@ -530,7 +537,7 @@ impl Fact {
         (sets_tags || !tags.is_empty()).then_some(IndexRow::Tags { kind, id, tags })
     }
 
-    /// The row of the record that the fact makes or changes.
+    /// Returns the row of the record that the fact creates or changes.
     fn record_row(&self) -> Option<IndexRow<'_>> {
         let (kind, id) = self.subject()?;
         let (name, tags) = match self {
@@ -559,13 +566,13 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. }
             | Self::AttestationTypeVersioned { record, .. }
             | Self::AttestationTypeArchived { record } => (record.name.as_ref(), None),
-            // They are named by their identifier, and listed by what they are called.
+            // Their name is the identifier; lists sort by the display name.
             Self::ControlCreated { record, .. }
             | Self::ControlUpdated { record, .. }
             | Self::ControlArchived { record, .. }
             | Self::ControlUnarchived { record, .. }
             | Self::ControlTagged { record } => (record.name.as_str(), Some(&record.tags)),
-            // They are listed by their numbers, which sort as bytes do. What was deleted keeps its number.
+            // Lists sort by number, and the numbers sort as bytes do. A deleted action keeps its number.
             Self::ActionCreated { record }
             | Self::ActionUpdated { record, .. }
             | Self::ActionDeleted { record } => {
@@ -573,7 +580,7 @@ impl Fact {
                 let name = Cow::Owned(format!("{:020}", record.number));
                 return Some(IndexRow::Record { kind, id, name, tags: None, archived });
             }
-            // Nobody names them.
+            // They have no name.
             Self::UserSettingsChanged { .. }
             | Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
@@ -585,7 +592,7 @@ impl Fact {
                 let name = Cow::Owned(id.to_string());
                 return Some(IndexRow::Record { kind, id, name, tags: None, archived });
             }
-            // Trails have a table of their own; the others are no records that change.
+            // Trails have their own table. The others do not change.
             Self::TrailBegun { .. }
             | Self::TrailUpdated { .. }
             | Self::OrganizationCreated { .. }

@@ -7,43 +7,61 @@
 //! Where comments cite "the specification", they mean the behaviour that the tests in
 //! `evidence-tower/tests/api/specification/` pin down.
 //!
+//! Values, the ledger and the validation rules have crates of their own, which this one re-exports: [`evidence_values`]
+//! (as [`name`], [`time`] and others), [`evidence_ledger`] (as [`ledger`]) and [`evidence_rules`] (as [`rules`]).
+//! Stores are tested with `evidence-conformance`, which also has a store in memory:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use evidence_conformance::memory::MemoryStore;
+//! use evidence_core::flows::{FlowInput, GetFlow, PutFlow};
+//! use evidence_core::operation::{Form, Json};
+//! use evidence_core::seed::Seed;
+//! use evidence_core::{Evidence, EvidenceService, Settings};
+//!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+//! let seed = Seed { user: "jane".parse()?, orgs: vec!["acme".parse()?], api_key: None };
+//! service.seed(&seed).await?;
+//! let caller = service.principal_of_user("jane").await?;
+//!
+//! let flow = FlowInput { name: "shop".parse()?, description: "The web shop".parse()?, visibility: None };
+//! service.call(&caller, PutFlow { org: "acme".parse()? }, Form::of(flow)).await?;
+//! let get = GetFlow { org: "acme".parse()?, flow_name: "shop".parse()? };
+//! let Json(flow) = service.call(&caller, get, ()).await?;
+//! assert_eq!(flow.description, "The web shop");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
 //! | `pdf` | yes | the trail report as PDF; without it the operation is not served |
-//! | `memory` | no | `MemoryStore`, for tests and for a first try |
-//! | `conformance` | no | the checks that every store has to pass, as a test program |
 //! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
 
 #![cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "some of what is read is for the PDF alone"))]
 
-// The layers of ARCHITECTURE.md, from the lowest: files import from their own layer and those below.
+pub use evidence_ledger as ledger;
+#[cfg(feature = "pdf")]
+pub use evidence_pdf as pdf;
+pub use evidence_rules as rules;
+pub use evidence_values::{bounded, decode, digest, git, id, json, links, name, time};
 
-pub mod bounded;
 mod cache;
 mod coalesced;
-pub mod decode;
-pub mod digest;
-pub mod git;
-pub mod id;
-pub mod json;
-pub mod ledger;
-pub mod links;
 mod lock;
-pub mod name;
-pub mod time;
-
-#[cfg(feature = "pdf")]
-pub mod pdf;
-pub mod rules;
 
 pub mod compute;
-pub mod directory;
 pub mod error;
 pub mod fact;
 pub mod index;
+pub mod limiter;
 pub mod limits;
+pub mod name_index;
 pub mod page;
 
 pub mod blobs;
@@ -56,9 +74,7 @@ pub mod budget;
 pub mod operation;
 pub mod queue;
 pub mod service;
-pub mod shares;
-pub mod spool;
-mod turns;
+pub mod spill_buffer;
 
 pub mod actions;
 pub mod allowlists;
@@ -86,17 +102,16 @@ pub mod trails;
 pub mod administration;
 pub mod api;
 pub mod background;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-#[cfg(feature = "memory")]
-pub mod memory;
+#[cfg(any(test, feature = "fixtures"))]
+#[doc(hidden)]
+pub mod fixtures;
 pub mod seed;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 pub mod transfer;
 
 pub use error::{Error, ErrorKind, Result, Wording};
-pub use fact::{Fact, Guard, Key, RecordKind, Write};
+pub use fact::{Fact, Key, Precondition, RecordKind, Write};
 pub use limits::Limits;
 pub use operation::{Operation, Visitor};
 pub use service::{Evidence, EvidenceService, Settings};

@@ -1,12 +1,13 @@
-//! Operations as types. The fields of an operation are its path and query parameters, its constants are the route,
-//! its `run` is the logic; routing, OpenAPI, scopes, limits and documentation all come from the list in
-//! [`crate::api`].
+//! Operations as types. The fields of an operation are its path and query parameters, its constants describe
+//! the route, and `run` has the logic. Routing, OpenAPI, scopes, limits and documentation follow from the
+//! list in [`crate::api`].
 
 mod acknowledged;
 mod csv;
 mod list;
 pub(crate) mod paging;
 mod stream;
+mod target;
 pub(crate) mod versions;
 
 use std::future::Future;
@@ -45,46 +46,48 @@ pub enum Method {
     Delete,
 }
 
-/// One operation of the API. The `///` text of the type and of its fields is what the OpenAPI document says of it and of
-/// its parameters; who may call comes from [`Operation::SCOPE`].
+/// One operation of the API. The `///` text of the type and of its fields is their description in the OpenAPI
+/// document. [`Operation::SCOPE`] decides who may call it.
 pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
-    /// Its `operationId`: a promise, never changed once released.
+    /// The `operationId`, which never changes once it is released.
     const NAME: &'static str;
-    /// Its HTTP method.
+    /// The HTTP method.
     const METHOD: Method;
-    /// Its path below the base address: `/flows/{org}/{flow_name}`.
+    /// The path below the base address, such as `/flows/{org}/{flow_name}`.
     const PATH: &'static str;
-    /// Whether the last parameter of the path takes all that is left of it, slashes included. A path that fits another
-    /// operation is that one's.
+    /// Whether the last path parameter matches the rest of the path, including slashes. Other
+    /// operations that match take precedence.
     const CATCH_ALL: bool = false;
-    /// What it asks of its caller.
+    /// The access that the caller needs.
     const SCOPE: Scope;
-    /// What it does, in one line.
+    /// The summary, in one line.
     const SUMMARY: &'static str;
-    /// Whether callers are advised against it.
+    /// Whether it is deprecated.
     const DEPRECATED: bool = false;
-    /// Whether HTTP Basic is accepted beside Bearer (specification, Authentication: the repo list).
+    /// Whether it accepts HTTP Basic in addition to Bearer (specification, Authentication: the repo list).
     const BASIC_AUTH: bool = false;
-    /// What is said first of a refused input (specification, Errors).
+    /// The first sentence of its validation errors (specification, Errors).
     const INVALID: &'static str = INVALID_PAYLOAD;
-    /// The statuses of its refusals that no other operation has.
+    /// The error statuses that are specific to this operation.
     const ERRORS: &'static [u16] = &[];
-    /// The request headers it sees, as they are documented: `Idempotency-Key`. Each is a field of the operation beside its
-    /// path and query parameters, named by [`header_field`]: `idempotency_key`. Values of a header that is sent several
-    /// times come as one, joined by `, ` (RFC 9110, 5.3).
+    /// The request headers that it reads, as documented, such as `Idempotency-Key`. Each is a field of the
+    /// operation, named by [`header_field`], such as `idempotency_key`. Repeated headers are joined by `, `
+    /// (RFC 9110, 5.3).
     const REQUEST_HEADERS: &'static [&'static str] = &[];
-    /// Whether its answers are cached until the organization's ledger grows: they rest on the ledger, the path, the query and the
-    /// caller's role alone, not on the time, on headers, on who calls, or on what is in no ledger. Of GET alone.
+    /// Whether its responses are cached until the organization's ledger grows. They must depend on nothing
+    /// but the ledger, the path, the query and the caller's role: not on the time, on headers, on the caller,
+    /// or on data outside ledgers. Only for GET.
     const CACHED: bool = false;
-    /// The headers that its answers may carry beside those of every answer, as they are documented; see [`WithHeaders`].
+    /// The headers of its responses in addition to the common ones, as documented; see [`WithHeaders`].
     const ANSWER_HEADERS: &'static [&'static str] = &[];
-    /// What it reads: `()`, [`Json`], [`Form`] or [`Raw`].
+    /// The request body: `()`, [`Json`], [`Form`] or [`Raw`].
     type Body: Body;
-    /// What it answers: [`Json`], [`Created`], [`Put`], [`JsonList`], [`JsonStream`], [`Raw`], [`Streamed`], [`Download`],
-    /// [`Csv`] or [`Pdf`], with headers of its own as [`WithHeaders`].
+    /// The response: [`Json`], [`Created`], [`Put`], [`JsonList`], [`JsonStream`], [`Raw`], [`Streamed`],
+    /// [`Download`], [`Csv`] or [`Pdf`], or one of them with headers as [`WithHeaders`].
     type Output: Reply;
 
-    /// The greatest JSON body, or JSON document of a form, in bytes: [`Limits::body`], or [`Limits::document`].
+    /// Returns the maximum size of a JSON body, or of the JSON document of a form, in bytes: [`Limits::body`]
+    /// or [`Limits::document`].
     fn body_limit(limits: &Limits) -> u64 {
         match Self::Body::KIND {
             BodyKind::Form(_) => limits.document,
@@ -92,55 +95,55 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
         }
     }
 
-    /// The organization it concerns.
+    /// Returns the organization of the request, if it has one.
     fn org(&self) -> Option<&OrgName>;
 
-    /// The flow that a [`Scope::ReadFlow`] operation reads from.
+    /// Returns the flow that a [`Scope::ReadFlow`] operation reads.
     fn flow(&self) -> Option<&FlowName> {
         None
     }
 
-    /// Does it, for a caller who may.
+    /// Runs the operation. The caller is already authorized.
     fn run(self, body: Self::Body, cx: &Context<'_>) -> impl Future<Output = Result<Self::Output>> + Send;
 }
 
-/// The field of an operation that a request header is: `Idempotency-Key` is `idempotency_key`.
+/// Returns the field of an operation for a request header: `idempotency_key` for `Idempotency-Key`.
 pub fn header_field(header: &str) -> String {
     header.to_ascii_lowercase().replace('-', "_")
 }
 
-/// Sees every operation of the API in turn; see [`crate::api::operations`].
+/// Visits every operation of the API; see [`crate::api::operations`].
 pub trait Visitor {
-    /// Sees one.
+    /// Visits one operation.
     fn visit<O: Operation>(&mut self);
 }
 
-/// Operations that are served together: a host's own, beside those of the API.
+/// Operations that a host serves in addition to those of the API.
 pub trait Operations {
-    /// Shows every one of them to `v`.
+    /// Passes each operation to `v`.
     fn visit(v: &mut impl Visitor);
 }
 
-/// A body as it came, before the operation's type is known.
+/// A body as received, before the type of the operation is known.
 #[derive(Debug)]
 pub enum RawBody {
-    /// None.
+    /// No body.
     Empty,
     /// JSON text.
     Json(Bytes),
     /// A multipart form.
     Form {
-        /// The text of the part that holds the JSON document, if it was there.
+        /// The text of the JSON part, if present.
         document: Option<Bytes>,
-        /// The file parts in the order of their names' numbers: part name and file.
+        /// The file parts, sorted by the numbers in their names: the part's name and the file.
         files: Vec<(String, Upload)>,
     },
-    /// Bytes as they came.
+    /// The bytes of any other body.
     Bytes(Raw),
 }
 
 impl RawBody {
-    /// The bytes of JSON in it.
+    /// Returns the size of its JSON in bytes.
     fn json_len(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
@@ -150,10 +153,10 @@ impl RawBody {
     }
 }
 
-/// Which kind of body an operation reads.
+/// The kind of body that an operation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// None.
+    /// No body.
     Empty,
     /// JSON.
     Json,
@@ -163,27 +166,28 @@ pub enum BodyKind {
     Raw,
 }
 
-/// The parts of a form that are read; others are passed over.
+/// The parts of a form that are read; others are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormParts {
-    /// The name of the part that holds the JSON document.
+    /// The name of the JSON part.
     pub document: &'static str,
     /// The name of the file part.
     pub file: &'static str,
-    /// Whether `<file>.<n>` are file parts too, and a part `<file>` without a file name is a text to keep as a file.
+    /// Whether parts named `<file>.<n>` are files as well, and a part `<file>` without a file name is stored
+    /// as a text file.
     pub many: bool,
 }
 
-/// What an operation reads from the request's body.
+/// The type of an operation's request body.
 pub trait Body: Sized + Send + 'static {
-    /// Which kind it is.
+    /// The kind of body.
     const KIND: BodyKind;
-    /// The schema of its JSON, for the OpenAPI document.
+    /// Returns the schema of its JSON for the OpenAPI document.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
-    /// Reads it.
+    /// Parses the body.
     fn read(raw: RawBody) -> Result<Self>;
 
-    /// The same under these limits, in `compute` where the JSON is long.
+    /// Parses the body under these limits; long JSON is parsed in `compute`.
     fn read_in(raw: RawBody, limits: Limits, compute: &Compute) -> impl Future<Output = Result<Self>> + Send {
         let heavy = raw.json_len() > LONG_JSON;
         async move { compute.run_if(heavy, move || limits.apply(|| Self::read(raw))).await? }
@@ -202,7 +206,7 @@ impl Body for () {
     }
 }
 
-/// A JSON body, or a JSON answer with status 200.
+/// A JSON body, or a JSON response with status 200.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -218,7 +222,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
     }
 }
 
-/// Reads a body of JSON.
+/// Parses a JSON body.
 fn read_json<T>(raw: RawBody, read: impl FnOnce(CheckedJson<'_>) -> Result<T, InvalidField>) -> Result<T> {
     let bytes = match raw {
         RawBody::Json(bytes) => bytes,
@@ -232,7 +236,7 @@ fn read_json<T>(raw: RawBody, read: impl FnOnce(CheckedJson<'_>) -> Result<T, In
     read(text).map_err(|misfit| Error::invalid_field(&misfit, "body"))
 }
 
-/// A JSON body that is read as the document of a form is.
+/// A JSON body that is parsed like the document of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonDocument<T>(pub T);
 
@@ -248,11 +252,11 @@ impl<T: Document> Body for JsonDocument<T> {
     }
 }
 
-/// The document of a form, and which parts the form has.
+/// The JSON document of a form.
 pub trait Document: JsonSchema + Sized + Send + 'static {
-    /// The form's parts.
+    /// The parts of the form.
     const PARTS: FormParts;
-    /// Reads it from its JSON; mostly [`decode::from_json`].
+    /// Parses the document; usually [`decode::from_json`].
     fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField>;
 }
 
@@ -261,17 +265,18 @@ pub trait Document: JsonSchema + Sized + Send + 'static {
 pub struct Form<T> {
     /// The document.
     pub document: T,
-    /// The files, in the order of their parts' numbers.
+    /// The files, sorted by the numbers of their parts.
     pub files: Vec<Upload>,
 }
 
 impl<T> Form<T> {
-    /// A form without files.
+    /// Creates a form without files.
     pub const fn of(document: T) -> Self {
         Self { document, files: Vec::new() }
     }
 
-    /// The file of a form that has one file part, as UTF-8 text of at most `limit` bytes; `part` names it in the error.
+    /// Returns the document and the content of the only file as UTF-8 text of at most `limit` bytes. `part`
+    /// names the file in errors.
     pub async fn into_text(self, part: &'static str, limit: u64) -> Result<(T, Option<String>)> {
         let Some(file) = self.files.into_iter().next() else { return Ok((self.document, None)) };
         if file.size > limit {
@@ -301,10 +306,11 @@ impl<T: Document> Body for Form<T> {
     }
 }
 
-/// Bytes of any type, as a body that is read as it came (what somebody else has signed) or as an answer with status 200.
+/// Bytes of any type. As a body, they are not parsed, for example because they are signed. As a response, the
+/// status is 200.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Raw {
-    /// Their media type, as the request gave it. Of an answer without one: `application/octet-stream`.
+    /// The media type of the request. A response without one has `application/octet-stream`.
     pub media_type: Option<String>,
     /// The bytes.
     pub bytes: Bytes,
@@ -326,7 +332,7 @@ impl Body for Raw {
     }
 }
 
-/// The two statuses of success.
+/// The two success statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Success {
     /// 200.
@@ -335,24 +341,24 @@ pub enum Success {
     Created,
 }
 
-/// An answer, ready to be sent.
+/// A response that is ready to be sent.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The status.
     pub status: Success,
-    /// Its headers, beside those that say what the body is and how it is sent.
+    /// The headers, except those that describe the body and its transfer.
     pub headers: Vec<Header>,
-    /// Its body.
+    /// The body.
     pub body: AnswerBody,
 }
 
 impl Answer {
-    /// An answer with status 200 and no headers of its own.
+    /// Creates a response with status 200 and without headers.
     pub const fn of(body: AnswerBody) -> Self {
         Self { status: Success::Ok, headers: Vec::new(), body }
     }
 
-    /// The same answer, whose content holds these reservations until it is sent.
+    /// Returns the response, whose content keeps these reservations until it is sent.
     pub(crate) fn holding(self, memory: Vec<Reservation>) -> Self {
         if memory.is_empty() {
             return self;
@@ -374,7 +380,7 @@ impl Answer {
     }
 }
 
-/// Bytes with the reservations of their memory: a transport may keep them when the rest of the answer is gone.
+/// Bytes with the reservations of their memory. A transport may keep them after it dropped the response.
 struct HeldBytes {
     bytes: Bytes,
     _memory: Arc<Vec<Reservation>>,
@@ -392,7 +398,7 @@ impl AsRef<[u8]> for HeldBytes {
     }
 }
 
-/// The same of content that comes in pieces.
+/// Streamed content with the reservations of its memory.
 struct HeldChunks {
     content: Box<dyn Chunks>,
     memory: Arc<Vec<Reservation>>,
@@ -406,41 +412,41 @@ impl Chunks for HeldChunks {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub enum AnswerBody {
     /// JSON text.
     Json(Bytes),
     /// Bytes of another type.
     Raw(Raw),
-    /// Content of a length that nobody knows yet.
+    /// Content of unknown length.
     Stream(Streamed),
     /// A file.
     Download(Download),
 }
 
-/// A header of an answer: a name, and a value that cannot leave its line.
+/// A header of a response: a name, and a value without line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     name: &'static str,
     value: String,
 }
 
-/// A header that no answer may carry.
+/// The error for a header that cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no answer may carry the header {name} with this value")]
-pub struct BadHeader {
+#[error("a response cannot have the header {name} with this value")]
+pub struct InvalidHeader {
     name: &'static str,
 }
 
-impl From<BadHeader> for Error {
-    fn from(source: BadHeader) -> Self {
-        Self::Internal { what: "an answer has a header that cannot be sent", source: source.into() }
+impl From<InvalidHeader> for Error {
+    fn from(source: InvalidHeader) -> Self {
+        Self::Internal { what: "a response has a header that cannot be sent", source: source.into() }
     }
 }
 
 impl Header {
-    /// What a transport says by itself.
+    /// The headers that transports set themselves.
     const TRANSPORTS: [&'static str; 8] = [
         "connection",
         "content-length",
@@ -452,36 +458,36 @@ impl Header {
         "upgrade",
     ];
 
-    /// The header of this name and value.
+    /// Creates a header.
     ///
     /// # Errors
-    /// [`BadHeader`] when the name is no token (RFC 9110, 5.6.2) or one that transports set themselves (`Content-Length`,
-    /// `Content-Type`, …), and when the value holds anything but visible ASCII, spaces and tabs: encode what comes from
-    /// outside.
-    pub fn new(name: &'static str, value: impl Into<String>) -> std::result::Result<Self, BadHeader> {
+    /// [`InvalidHeader`] if the name is not a token (RFC 9110, 5.6.2), or is one that transports set
+    /// themselves, such as `Content-Length` or `Content-Type`. The value may contain only visible ASCII,
+    /// spaces and tabs; encode values from outside.
+    pub fn new(name: &'static str, value: impl Into<String>) -> std::result::Result<Self, InvalidHeader> {
         let value = value.into();
         let of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let of_value = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
         let transports = Self::TRANSPORTS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
         let good = !name.is_empty() && name.bytes().all(of_token) && value.bytes().all(of_value);
-        if good && !transports { Ok(Self { name, value }) } else { Err(BadHeader { name }) }
+        if good && !transports { Ok(Self { name, value }) } else { Err(InvalidHeader { name }) }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its value.
+    /// Returns the value.
     pub fn value(&self) -> &str {
         &self.value
     }
 }
 
-/// Content that is made while it is sent, of a length that nobody knows yet. Where it fails midway the connection breaks
-/// off: it never ends as if it were complete.
+/// Content of unknown length that is generated while it is sent. After a failure the connection is aborted,
+/// so that the client never takes a part for the whole.
 pub struct Streamed {
-    /// Its media type.
+    /// The media type.
     pub media_type: String,
     /// The content.
     pub content: Box<dyn Chunks>,
@@ -493,17 +499,17 @@ impl std::fmt::Debug for Streamed {
     }
 }
 
-/// A file to be downloaded.
+/// A file to download.
 pub struct Download {
-    /// Its media type.
+    /// The media type.
     pub media_type: String,
-    /// The name it is saved under.
+    /// The suggested file name.
     pub file_name: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The digest of its data, for `ETag`.
+    /// The digest of the data, for `ETag`.
     pub etag: Option<String>,
-    /// Its content.
+    /// The content.
     pub content: Box<dyn Chunks>,
 }
 
@@ -516,25 +522,25 @@ impl std::fmt::Debug for Download {
     }
 }
 
-/// What an operation answers.
+/// The type of an operation's response.
 pub trait Reply: Send + 'static {
-    /// The statuses it may have.
+    /// The possible statuses.
     const STATUSES: &'static [u16];
-    /// The media type of a success, as the OpenAPI document writes it.
+    /// The media type of a success in the OpenAPI document.
     const MEDIA_TYPE: &'static str = "application/json";
-    /// Whether its answers have an `ETag`, by which a caller can ask for the content only if it has changed.
+    /// Whether responses have an `ETag` for conditional requests.
     const HAS_ETAG: bool = false;
-    /// The schema of its JSON; none for what is no JSON.
+    /// Returns the schema of its JSON; `None` for other types.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
-    /// Makes the answer; what takes long, in `compute`.
+    /// Builds the response; long work runs in `compute`.
     fn answer(self, compute: &Compute) -> impl Future<Output = Result<Answer>> + Send;
 }
 
 fn unwritable(source: serde_json::Error) -> Error {
-    Error::Internal { what: "an answer could not be written as JSON", source: source.into() }
+    Error::Internal { what: "a response could not be serialized to JSON", source: source.into() }
 }
 
-/// Writes up to a length, and no more.
+/// A writer that fails beyond a maximum length.
 struct Short<'a> {
     text: &'a mut Vec<u8>,
     end: usize,
@@ -545,7 +551,8 @@ impl std::io::Write for Short<'_> {
         self.write_all(bytes).map(|()| bytes.len())
     }
 
-    // The provided one calls `write` in a loop for each token: a third of the time that a list takes.
+    // The default implementation calls `write` in a loop for each token, which takes a third of the time of a
+    // list.
     #[inline]
     fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.text.len() + bytes.len() > self.end {
@@ -560,8 +567,8 @@ impl std::io::Write for Short<'_> {
     }
 }
 
-/// Appends a value's JSON to `text`. How long it is shows while it is written: what turns out to be long is written once
-/// more, in `compute`.
+/// Appends the JSON of a value to `text`. If it turns out to be long, the value is serialized again in
+/// `compute`.
 pub(crate) async fn write_json<T: Serialize + Send + 'static>(
     text: &mut Vec<u8>,
     value: T,
@@ -601,7 +608,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Json<T> {
     }
 }
 
-/// A JSON answer with status 201.
+/// A JSON response with status 201.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created<T>(pub T);
 
@@ -617,10 +624,10 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Created<T> {
     }
 }
 
-/// A JSON answer with status 201 where something new came to be, else 200.
+/// A JSON response with status 201 if something was created, otherwise 200.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put<T> {
-    /// Whether something new came to be.
+    /// Whether something was created.
     pub created: bool,
     /// The body.
     pub body: T,
@@ -639,23 +646,24 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Put<T> {
     }
 }
 
-/// An answer with headers of its own; its operation names them in [`Operation::ANSWER_HEADERS`].
+/// A response with additional headers, which the operation names in [`Operation::ANSWER_HEADERS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithHeaders<R> {
     /// The headers.
     pub headers: Vec<Header>,
-    /// The rest of the answer.
+    /// The rest of the response.
     pub reply: R,
 }
 
-/// The header that says how many elements of a list were skipped because they say nothing. Absent if none was.
+/// The header with the number of list elements that were skipped because they carry no information. Absent if
+/// none was skipped.
 pub const SKIPPED_ELEMENTS: &str = "Evidence-Skipped-Elements";
 
 impl<R> WithHeaders<R> {
-    /// The answer to a body of which so many elements were skipped.
+    /// Creates the response to a body with this number of skipped elements.
     ///
     /// # Errors
-    /// None: the header can be sent.
+    /// None, because the header can be sent.
     pub fn skipping(reply: R, skipped: usize) -> Result<Self> {
         let header = || Header::new(SKIPPED_ELEMENTS, skipped.to_string());
         let headers = (skipped > 0).then(header).transpose()?.into_iter().collect();
@@ -719,7 +727,7 @@ impl Reply for Download {
     }
 }
 
-/// A PDF to be downloaded.
+/// A PDF to download.
 #[derive(Debug)]
 pub struct Pdf(pub Download);
 

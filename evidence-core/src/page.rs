@@ -1,4 +1,4 @@
-//! Pages: what a caller asks for, what a store sees, and what it gives back.
+//! Pages: the request of a caller, the query of a store, and the result.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,12 @@ impl PageNumber {
     /// The first page.
     pub const FIRST: Self = Self(1);
 
-    /// The number, from 1.
+    /// Returns the number, from 1.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// What to ask a store for, to show this page of `per_page` items.
+    /// Returns the part of the list for this page with `per_page` items.
     pub const fn request(self, per_page: u64) -> PageRequest {
         PageRequest { offset: (self.0 - 1).saturating_mul(per_page), limit: per_page }
     }
@@ -35,14 +35,14 @@ impl Default for PageNumber {
     }
 }
 
-/// A number of items per page: an integer from `MIN`, which is not negative, to `MAX`. With 0 the items are counted, and
-/// none is shown.
+/// The number of items per page: an integer from `MIN` to `MAX`, where `MIN` is not negative. With 0, the
+/// page has no items, only their total number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PerPage<const MAX: i64, const MIN: i64 = 1>(u64);
 
 impl<const MAX: i64, const MIN: i64> PerPage<MAX, MIN> {
-    /// So many items, held between `MIN` and `MAX`.
+    /// Returns the number, limited to `MIN` and `MAX`.
     pub const fn clamped(items: u64) -> Self {
         let (min, max) = (MIN.unsigned_abs(), MAX.unsigned_abs());
         Self(if items < min {
@@ -54,13 +54,13 @@ impl<const MAX: i64, const MIN: i64> PerPage<MAX, MIN> {
         })
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Reads an integer between two bounds, both included.
+/// Decodes an integer between two bounds, both included.
 pub(crate) fn integer_between<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
     least: i64,
@@ -110,12 +110,12 @@ impl<const MAX: i64, const MIN: i64> JsonSchema for PerPage<MAX, MIN> {
     }
 }
 
-/// Which part of an ordered list a store should give.
+/// A part of an ordered list, as requested from a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
-    /// How many items to pass over.
+    /// The number of items to skip.
     pub offset: u64,
-    /// How many items to give at the most.
+    /// The maximum number of items to return.
     pub limit: u64,
 }
 
@@ -124,62 +124,62 @@ impl PageRequest {
     pub const ALL: Self = Self { offset: 0, limit: i64::MAX.unsigned_abs() };
 }
 
-/// A part of an ordered list, and how long the whole is.
+/// A part of an ordered list, and the length of the whole list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// The items of the page, in order.
     pub items: Vec<T>,
-    /// How many items there are in all.
+    /// The number of items in the whole list.
     pub total: u64,
 }
 
 impl<T> Page<T> {
-    /// The page asked for, of a list that is at hand whole.
+    /// Returns the requested part of a complete list.
     pub fn of(all: Vec<T>, request: PageRequest) -> Self {
         let total = all.len() as u64;
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         Self { items: all.into_iter().skip(at(request.offset)).take(at(request.limit)).collect(), total }
     }
 
-    /// How many pages of `per_page` the whole list fills; none of 0 items.
+    /// Returns the number of pages of `per_page` items; 0 for `per_page` 0.
     pub const fn pages(&self, per_page: u64) -> u64 {
         if per_page == 0 { 0 } else { self.total.div_ceil(per_page) }
     }
 
-    /// The same page with each item changed.
+    /// Returns the page with each item converted.
     pub fn map<U>(self, change: impl FnMut(T) -> U) -> Page<U> {
         Page { items: self.items.into_iter().map(change).collect(), total: self.total }
     }
 }
 
-/// An item of a list whose items are read apart, some at a time: what tells how many of them fit memory.
+/// An item of a list whose items are read later, in batches that fit in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed<K = Id> {
-    /// The item's id, or what else it is found by.
+    /// The item's id or other key.
     pub id: K,
-    /// The bytes of its newest fact, as stored.
+    /// The size of its newest fact in the store.
     pub bytes: u64,
 }
 
 impl<K> Listed<K> {
-    /// More items are not read at once.
+    /// The maximum number of items in a batch.
     const MAX_ITEMS: usize = 64;
 
-    /// The ids of these items, in order, in parts that fit memory.
+    /// Splits the ids of these items into batches that fit in memory, in order.
     pub fn batches(items: Vec<Self>) -> Vec<Vec<K>> {
         in_batches(items.into_iter().map(|Self { id, bytes }| (id, bytes)), Self::MAX_ITEMS)
     }
 }
 
-/// More bytes are not read at once; what is longer is read alone.
+/// The maximum size of a batch in bytes. A larger item is read alone.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
 
-/// Items of so many bytes, in order, in parts that fit memory, of at most so many.
+/// Splits items with these sizes into batches that fit in memory and have at most `most` items, in order.
 pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usize) -> Vec<Vec<T>> {
     in_batches_within(MAX_BATCH_BYTES, items, most)
 }
 
-/// The same, in parts of so many bytes.
+/// Splits items into batches of at most this many bytes.
 pub(crate) fn in_batches_within<T>(
     bytes_of_part: u64,
     items: impl IntoIterator<Item = (T, u64)>,
@@ -200,7 +200,7 @@ pub(crate) fn in_batches_within<T>(
     batches
 }
 
-/// What is left of a part of so many bytes.
+/// The remaining bytes of a batch.
 pub(crate) struct Room {
     left: u64,
     is_empty: bool,
@@ -211,7 +211,7 @@ impl Room {
         Self { left: bytes, is_empty: true }
     }
 
-    /// Whether an item of so many bytes comes into the part, of which it takes them: the first does, however long it is.
+    /// Adds an item of this size if it fits, and returns whether it did. The first item always fits.
     pub(crate) const fn try_take(&mut self, bytes: u64) -> bool {
         let admits = self.is_empty || bytes <= self.left;
         if admits {
@@ -222,11 +222,11 @@ impl Room {
     }
 }
 
-/// Of a list that is answered whole, more items are not listed at once: they come to about a megabyte.
+/// The maximum number of items that are listed at once for a complete list. Their ids need about a megabyte.
 pub(crate) const MAX_LISTED: u64 = 40_000;
 
-/// Streams an append-only list, newest first, in pages of `most` items. Items added meanwhile are left out. How many there are
-/// says where it ends: a page may be short, where a row was lost.
+/// Streams an append-only list, newest first, in pages of `most` items. Omits items that are added meanwhile.
+/// The end follows from the total number of items, because a page may be short if a row was lost.
 pub(crate) fn in_pages<F>(
     most: u64,
     ask: impl Fn(PageRequest) -> F + Send + 'static,
@@ -234,20 +234,21 @@ pub(crate) fn in_pages<F>(
 where
     F: Future<Output = Result<Page<Listed>>> + Send + 'static,
 {
-    /// Where the list goes on.
+    /// The position in the list.
     #[derive(Default)]
     struct Next {
         offset: u64,
-        /// How many there were when the page before was read, or right after; nothing before the first.
+        /// The total number of items when the previous page was read, or shortly after; `None` before the
+        /// first page.
         total: Option<u64>,
-        /// What that page had.
+        /// The items of the previous page.
         told: BTreeSet<Id>,
     }
     stream::try_unfold((Some(Next::default()), ask), move |(next, ask)| async move {
         let Some(Next { mut offset, mut total, told }) = next else { return Ok(None) };
         loop {
             let Page { mut items, total: now } = ask(PageRequest { offset, limit: most }).await?;
-            // What came in since has moved the others on: by less than a page, or another page is theirs.
+            // New items have shifted the others. If it is by a page or more, a different page is needed.
             let added = total.replace(now).map_or(0, |before| now.saturating_sub(before));
             if added >= most {
                 offset += added;
@@ -261,7 +262,7 @@ where
     })
 }
 
-/// Where to go from a page in an envelope, its `_links`.
+/// The `_links` of a page in an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PageLinks {
@@ -284,7 +285,7 @@ pub struct Link {
 }
 
 impl PageLinks {
-    /// The links of page `page` of `total_pages` in the list at `address` that `query` narrows.
+    /// Creates the links of page `page` of `total_pages` in the list at `address` with the filters `query`.
     pub fn new<'a>(
         address: &str,
         query: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -303,7 +304,7 @@ impl PageLinks {
     }
 }
 
-/// Where to go from a page of a list that goes on from a cursor, its `_links`.
+/// The `_links` of a page of a list with a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CursorLinks {
@@ -316,7 +317,8 @@ pub struct CursorLinks {
 }
 
 impl CursorLinks {
-    /// The links of the page after this cursor in the list at `address` that `query` narrows, and of the next one.
+    /// Creates the links of the page after cursor `after` and of the next one, in the list at `address` with
+    /// the filters `query`.
     pub fn new(address: &str, query: &[(&str, String)], after: Option<&str>, next: Option<&str>) -> Self {
         let link = |after: Option<&str>| {
             let given = query.iter().map(|(name, value)| (*name, value.as_str()));
@@ -329,7 +331,7 @@ impl CursorLinks {
     }
 }
 
-/// A query value with everything but RFC 3986's unreserved characters encoded.
+/// Percent-encodes a query value, except for the unreserved characters of RFC 3986.
 pub(crate) fn percent_encoded(text: &str) -> String {
     let encoded = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
@@ -342,24 +344,24 @@ pub(crate) fn percent_encoded(text: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ListTrailsPagination")]
 pub struct Pagination {
-    /// Number of items in all.
+    /// Number of items on all pages.
     pub total: u64,
     /// This page's number, from 1.
     pub page: u64,
-    /// Items a page, as asked.
+    /// Items per page, as requested.
     pub per_page: u64,
     /// Number of pages.
     pub page_count: u64,
 }
 
 impl Pagination {
-    /// The JSON text before the list of a page, its `data`, and after it.
+    /// Returns the JSON text before and after the list of a page, its `data`.
     ///
     /// # Errors
-    /// [`Error::Internal`] when it cannot be written.
+    /// [`Error::Internal`] if it cannot be serialized.
     pub(crate) fn around_data(&self) -> Result<(Vec<u8>, Vec<u8>)> {
         let pagination = serde_json::to_string(self).map_err(|source| Error::Internal {
-            what: "a page's numbers could not be written as JSON",
+            what: "the numbers of a page could not be serialized to JSON",
             source: source.into(),
         })?;
         Ok((b"{\"data\":".to_vec(), format!(",\"pagination\":{pagination}}}").into_bytes()))
@@ -378,7 +380,7 @@ pub enum SortDirection {
 }
 
 impl SortDirection {
-    /// As the wire has it.
+    /// Returns the value in requests.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Asc => "asc",
@@ -440,7 +442,7 @@ mod tests {
     async fn a_list_that_grows_meanwhile_is_told_once_as_it_was_at_first() {
         let id = |number: u64| -> Id { format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap() };
         for (many, growth) in [(0, 1), (1, 0), (3, 0), (4, 2), (10, 0), (10, 1), (10, 3), (10, 5), (30, 9)] {
-            // By their numbers: nothing, one within a page, one where a page ends, several.
+            // The numbers of the lost rows: none, one within a page, one at the end of a page, several.
             for lost in [&[][..], &[1], &[4], &[6], &[2, 3, 7]] {
                 let asked = Arc::new(AtomicU64::new(0));
                 let is_there = |number: &u64| !lost.contains(number);

@@ -1,17 +1,14 @@
-//! The way to a store's writer, for stores in which one task or thread writes: bounded in time and in bytes, and shared
-//! between organizations. The SQLite and the PostgreSQL store have theirs from here.
+//! The queue of a store's writer, for stores in which one task or thread writes. It has a deadline and a byte budget that
+//! organizations share. The SQLite and the PostgreSQL store use it.
 //!
-//! A caller waits for the writer until a deadline; then either has the writer begun, and its outcome is waited for, or
-//! nobody will ever do the job, and the caller may be told to try again. So a database that hangs makes callers fail soon,
-//! and nothing that they gave up happens once it goes on.
+//! A job has a deadline. If the writer starts the job before it, the caller waits for the outcome. Otherwise the job never runs,
+//! and the caller may retry. If a database hangs, callers therefore fail soon, and jobs that they gave up do not run later.
 //!
-//! What waits takes room until it is done, and what finds none is refused at once: the room is what waiting costs in
-//! memory. Organizations share it ([`FairBudget`]). Jobs of no organization (leases, cursors) take no room and are never
-//! refused for want of it.
+//! A job takes room in the budget ([`FairBudget`]) until it is done, and is refused at once if there is none. The room bounds the
+//! memory of waiting jobs. Jobs of no organization (leases, cursors) take no room.
 //!
-//! Uploads yield: each time, the writer gets the other jobs first and then a few uploads, of a bounded number of bytes, of one
-//! organization after the other. So a record waits for a part of a megabyte of chunks, however many are uploaded, and
-//! several chunks share a commit.
+//! Uploads yield to other jobs. The writer takes the other jobs first, and then a bounded number of chunks of uploads, of one
+//! organization after the other. A record thus waits for at most a megabyte of chunks, and several chunks share a commit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,58 +22,57 @@ use crate::budget::{FairBudget, Reservation};
 use crate::id::Id;
 use crate::store::error::{StoreError, StoreResult};
 
-/// How many jobs may wait; further callers wait for a place.
-const PLACES: usize = 1024;
+/// The number of jobs in the queue. Further callers wait until there is a place.
+const CAPACITY: usize = 1024;
 
-/// What a job takes beside its payload, in bytes.
+/// The bytes that a job takes beside its payload.
 const OVERHEAD: usize = 1024;
 
-/// How many bytes of uploads the writer gets at once.
+/// The bytes of uploads after which the writer takes no more of them at once.
 const UPLOADS_AT_ONCE: usize = 1 << 20;
 
-/// How many uploads the writer gets at once, however small: each may be a round trip to a database.
-const MOST_UPLOADS: usize = 16;
+/// The number of uploads that the writer takes at once. Each may be a round trip to a database.
+const MAX_UPLOADS: usize = 16;
 
-/// Something for a writer to do.
+/// A job of a writer.
 pub trait Task: Send + 'static {
-    /// Whose room it takes while it waits, and how many bytes of it; none where it takes none.
+    /// Returns the organization whose room the job takes, and the bytes; `None` for a job that takes no room.
     fn room(&self) -> Option<(Id, usize)>;
 
-    /// Whether it is a part of an upload, and yields to others.
+    /// Returns whether the job is a part of an upload. It then yields to other jobs.
     fn is_upload(&self) -> bool;
 }
 
-/// How much may wait, and how long.
+/// The limits of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many bytes may wait.
+    /// The bytes that may wait.
     pub bytes: usize,
-    /// How long a job waits for the writer to begin.
+    /// The time that a job waits until the writer starts it.
     pub wait: Duration,
-    /// How long, after its wait, a caller waits for the outcome of a job that was begun; without end where there is
-    /// none.
+    /// The additional time that a caller waits for the outcome of a started job. `None` is no limit.
     pub grace: Option<Duration>,
 }
 
-/// Why a job has no outcome: the source of the [`StoreError::Unavailable`] that its caller gets, or of the
-/// [`StoreError::OutcomeUnknown`] where the writer had begun the job.
+/// The reason why a job has no outcome. It is the source of [`StoreError::Unavailable`], or of [`StoreError::OutcomeUnknown`] if
+/// the writer had started the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// There is no room for it, and it was never handed in.
-    #[error("as much as may wait is waiting to be written already")]
+    /// The budget has no room for the job. It was never enqueued.
+    #[error("the queue of writes has no room")]
     Full,
-    /// The writer did not begin it in time, and never will.
-    #[error("the store's writer did not get round to it in time")]
+    /// The writer did not start the job in time, and never will.
+    #[error("the store's writer did not start the write in time")]
     Late,
-    /// The writer has ended.
+    /// The writer has stopped.
     #[error("the store was closed")]
     Closed,
-    /// It was begun, and what came of it was not heard in time.
-    #[error("the database did not say in time whether it wrote")]
+    /// The job was started, and its outcome was not reported in time.
+    #[error("the database did not report the outcome of the write in time")]
     Silent,
-    /// It was begun, and the writer ended before it replied.
-    #[error("the store's writer ended while it wrote")]
+    /// The job was started, and the writer stopped before it replied.
+    #[error("the store's writer stopped during the write")]
     Lost,
 }
 
@@ -89,7 +85,7 @@ impl From<Refused> for StoreError {
     }
 }
 
-/// The callers' end of the queue.
+/// The sending half of the queue, for callers.
 #[derive(Debug)]
 pub struct Queue<J> {
     jobs: mpsc::Sender<Queued<J>>,
@@ -97,26 +93,26 @@ pub struct Queue<J> {
     bounds: Bounds,
 }
 
-/// The writer's end of the queue.
+/// The receiving half of the queue, for the writer.
 #[derive(Debug)]
 pub struct Jobs<J> {
     arriving: mpsc::Receiver<Queued<J>>,
-    /// The uploads that were not given to the writer yet.
+    /// Uploads that the writer has not taken yet.
     uploads: VecDeque<Queued<J>>,
 }
 
-/// A job, and the room that it takes until this is dropped.
+/// A job and its room in the budget, which is released when this is dropped.
 #[derive(Debug)]
 pub struct Queued<J> {
     /// The job.
     pub job: J,
-    /// Its room.
+    /// The room.
     pub room: Option<Reservation>,
 }
 
 impl<J: Task> Jobs<J> {
-    /// Waits for jobs and takes some: at most `limit` in the order of arrival, but those of uploads behind the others and only
-    /// `UPLOADS_AT_ONCE` and `MOST_UPLOADS`. Returns how many, which is 0 once no more come.
+    /// Waits for jobs and takes at most `limit`, in the order of arrival. Uploads come last, with at most `MAX_UPLOADS` of them
+    /// and about `UPLOADS_AT_ONCE` bytes. Returns the number of jobs, which is 0 after the queue was closed.
     pub async fn next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
         if self.uploads.is_empty() {
             self.arriving.recv_many(jobs, limit).await;
@@ -124,7 +120,7 @@ impl<J: Task> Jobs<J> {
         self.arrange(jobs, limit)
     }
 
-    /// The same on a thread that may be blocked.
+    /// Does the same as [`Self::next`] on a thread that may be blocked.
     pub fn blocking_next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
         if self.uploads.is_empty() {
             self.arriving.blocking_recv_many(jobs, limit);
@@ -132,7 +128,7 @@ impl<J: Task> Jobs<J> {
         self.arrange(jobs, limit)
     }
 
-    /// Whether uploads arrived that the writer has not got yet.
+    /// Returns whether there are uploads that the writer has not taken yet.
     pub fn has_uploads(&self) -> bool {
         !self.uploads.is_empty()
     }
@@ -150,7 +146,7 @@ impl<J: Task> Jobs<J> {
 
     /// Takes uploads, of one organization after the other.
     fn take_uploads(&mut self, jobs: &mut Vec<Queued<J>>) {
-        let (mut bytes, mut left) = (0, MOST_UPLOADS);
+        let (mut bytes, mut left) = (0, MAX_UPLOADS);
         while bytes < UPLOADS_AT_ONCE && left > 0 && !self.uploads.is_empty() {
             let (mut taken, mut later) = (BTreeSet::new(), VecDeque::new());
             let mut rest = VecDeque::new();
@@ -167,7 +163,7 @@ impl<J: Task> Jobs<J> {
                     rest.push_back(queued);
                 }
             }
-            // Next time it is the turn of those that got nothing.
+            // Organizations without an upload in this round come first in the next.
             rest.append(&mut later);
             self.uploads = rest;
         }
@@ -175,24 +171,24 @@ impl<J: Task> Jobs<J> {
 }
 
 impl<J: Task> Queue<J> {
-    /// Both ends of a queue.
+    /// Creates a queue and returns both halves.
     pub fn new(bounds: Bounds) -> (Self, Jobs<J>) {
-        let (jobs, queue) = mpsc::channel(PLACES);
+        let (jobs, queue) = mpsc::channel(CAPACITY);
         let room = FairBudget::new(bounds.bytes as u64);
         (Self { jobs, room, bounds }, Jobs { arriving: queue, uploads: VecDeque::new() })
     }
 
-    /// How long a job may wait.
+    /// Returns the time that a job may wait.
     pub const fn wait(&self) -> Duration {
         self.bounds.wait
     }
 
-    /// Whether nobody works any more.
+    /// Returns whether the writer has stopped.
     pub fn is_closed(&self) -> bool {
         self.jobs.is_closed()
     }
 
-    /// The two ends of a job's outcome. The time that it may wait begins now.
+    /// Creates both halves of a job's outcome. The deadline of the job counts from now.
     pub fn outcome<T>(&self) -> (Reply<T>, Outcome<T>) {
         let (to, from) = oneshot::channel();
         let (deadline, claim) = (Instant::now() + self.bounds.wait, Arc::new(AtomicU8::new(WAITING)));
@@ -200,11 +196,10 @@ impl<J: Task> Queue<J> {
         (Reply { to, deadline, claim: Arc::clone(&claim) }, Outcome { from, deadline, grace, claim })
     }
 
-    /// Hands a job to the writer and waits for its outcome.
+    /// Enqueues a job and waits for its outcome.
     ///
     /// # Errors
-    /// Whatever the writer replies, or [`StoreError::Unavailable`] or [`StoreError::OutcomeUnknown`] for one of the reasons in
-    /// [`Refused`].
+    /// The writer's error, or [`StoreError::Unavailable`] or [`StoreError::OutcomeUnknown`] for a reason in [`Refused`].
     pub async fn submit<T>(&self, job: J, outcome: Outcome<T>) -> StoreResult<T> {
         let room = match job.room() {
             Some((org, bytes)) => {
@@ -218,32 +213,32 @@ impl<J: Task> Queue<J> {
         outcome.wait().await
     }
 
-    /// Hands in the job that ends the writer, after everything that came before, and waits until it has ended.
+    /// Enqueues the job that stops the writer, behind all earlier jobs, and waits until the writer has stopped.
     pub async fn stop(&self, job: impl FnOnce(Reply<()>) -> J) {
         let (reply, outcome) = self.outcome();
         if self.jobs.send(Queued { job: job(reply), room: None }).await.is_ok() {
-            // An error means that the writer has ended already, which is what was asked for.
+            // An error means that the writer has stopped already.
             outcome.from.await.ok();
         }
     }
 }
 
-/// Nobody has decided yet what becomes of a job.
+/// The job waits, neither started nor given up.
 const WAITING: u8 = 0;
-/// The writer does it, and answers.
+/// The writer started the job, and will reply.
 const BEGUN: u8 = 1;
-/// The caller has gone and nobody will do it.
+/// The caller gave the job up, so the writer must not start it.
 const GIVEN_UP: u8 = 2;
 
-/// Decides what becomes of a job, unless that was decided before; what it is now.
-fn decide(claim: &AtomicU8, what: u8) -> u8 {
-    match claim.compare_exchange(WAITING, what, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => what,
+/// Sets the state of a waiting job, and returns the state that the job has then.
+fn decide(claim: &AtomicU8, state: u8) -> u8 {
+    match claim.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => state,
         Err(decided) => decided,
     }
 }
 
-/// The writer's end of a job's outcome.
+/// The writer's half of a job's outcome.
 #[derive(Debug)]
 pub struct Reply<T> {
     to: oneshot::Sender<StoreResult<T>>,
@@ -252,23 +247,23 @@ pub struct Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// Whether the job's time is over, or its caller has gone.
+    /// Returns whether the job's deadline has passed, or its caller has gone.
     pub fn is_late(&self) -> bool {
         self.to.is_closed() || self.deadline <= Instant::now()
     }
 
-    /// Whether the job may be done, now or again: from now on its caller waits for the outcome.
+    /// Starts the job, perhaps again. Returns whether it may run. From now on its caller waits for the outcome.
     pub fn begin(&self) -> bool {
         !self.is_late() && decide(&self.claim, BEGUN) == BEGUN
     }
 
-    /// Tells the outcome; a caller that has gone does not hear it.
+    /// Sends the outcome to the caller. If the caller has gone, it is dropped.
     pub fn send(self, outcome: StoreResult<T>) {
         self.to.send(outcome).ok();
     }
 }
 
-/// The caller's end of a job's outcome.
+/// The caller's half of a job's outcome.
 #[derive(Debug)]
 pub struct Outcome<T> {
     from: oneshot::Receiver<StoreResult<T>>,
@@ -278,7 +273,7 @@ pub struct Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The outcome, waited for without end once the job is begun.
+    /// Removes the time limit for the outcome of a started job.
     #[must_use]
     pub fn without_end(self) -> Self {
         Self { grace: None, ..self }
@@ -288,7 +283,7 @@ impl<T> Outcome<T> {
         match timeout_at(self.deadline, &mut self.from).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(_)) if decide(&self.claim, GIVEN_UP) != GIVEN_UP => return Err(Refused::Lost.into()),
-            // A writer lets go of what is late, perhaps before the time of its caller is seen to be over here.
+            // The writer drops late jobs, perhaps before the caller's timer has fired.
             Ok(Err(_)) if Instant::now() < self.deadline => return Err(Refused::Closed.into()),
             Ok(Err(_)) => return Err(Refused::Late.into()),
             Err(_) if decide(&self.claim, GIVEN_UP) == GIVEN_UP => return Err(Refused::Late.into()),

@@ -1,4 +1,4 @@
-//! Seeding: the first user, organizations and key of a store, in one call that may be repeated.
+//! Seeding: creates the first user, organizations and key of a store. The call can be repeated.
 
 use crate::administration::check_not_reserved;
 use crate::auth::actor::Role;
@@ -8,26 +8,27 @@ use crate::name::OrgName;
 use crate::orgs::record::OrgKind;
 use crate::service::{Evidence, retry_on_conflict};
 
-/// Whom to seed a store with.
+/// The records to create.
 #[derive(Debug, Clone)]
 pub struct Seed {
     /// The user; the personal organization has the same name.
     pub user: OrgName,
     /// Shared organizations that the user administers.
     pub orgs: Vec<OrgName>,
-    /// A key to take instead of a fresh one.
+    /// The key to use instead of a new one.
     pub api_key: Option<ApiKey>,
 }
 
-/// Who seeds, as ledgers name them.
+/// The name of the operator in ledgers.
 const OPERATOR: &str = "host";
 
 impl Evidence {
-    /// Makes the user, the organizations and a key, as far as they do not exist yet, and answers the key. A key that
-    /// this user already has is answered as it is. The ledgers name `operator:host`.
+    /// Creates the user, the organizations and a key, unless they exist, and returns the key. An existing key
+    /// of this user is returned unchanged. The ledgers record `operator:host`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key or an organization of somebody else, a revoked or expired key, or a reserved name; [`Error::Store`] when the store fails.
+    /// [`Error::Invalid`] for another user's key or organization, a revoked or expired key, or a reserved
+    /// name. [`Error::Store`] if the store fails.
     pub async fn seed(&self, seed: &Seed) -> Result<ApiKey> {
         retry_on_conflict(|| self.seed_once(seed)).await
     }
@@ -60,7 +61,7 @@ impl Evidence {
             Some(holder) if holder.actor.id == user.id => {
                 return Err(Error::invalid("api_key", "this key was revoked or has expired"));
             }
-            Some(_) => return Err(Error::invalid("api_key", "this key belongs to somebody else")),
+            Some(_) => return Err(Error::invalid("api_key", "this key belongs to another user")),
             None => {}
         }
         host.add_key(&user, &key, "seeded".to_owned(), None).await?;

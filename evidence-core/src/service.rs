@@ -1,6 +1,7 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod answers;
+mod call;
 mod context;
 pub(crate) mod names;
 mod readiness;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::actions::egress::Egress;
 use crate::admission::Admission;
 use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
@@ -24,23 +26,23 @@ use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
 use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
+use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::limits::Limits;
 use crate::name::OrgName;
 use crate::operation::{Answer, Method, Operation, Reply};
 use crate::orgs::store::{KeyHolder, OrgRole};
 use crate::policies::parsed::{ParsedPolicies, no_policies};
-use crate::rules::egress::Egress;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::trails::contents::{TrailCache, no_trails};
-use crate::turns::Turns;
 
 use answers::{AnswerCache, Lookup, Slot};
 use names::{NameCache, empty_name_cache};
 use readiness::Readiness;
 
+pub use call::Call;
 use context::AnswerMemory;
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict};
@@ -62,27 +64,17 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
         body: O::Body,
     ) -> impl Future<Output = Result<O::Output>> + Send;
 
-    /// Runs an operation as [`Self::run`] does, and makes its answer; what takes long, in `compute`. `request` is the request's
-    /// path and query: two that are equal ask the operation for the same, and a decorator that changes what is asked for changes it, too.
-    /// [`Evidence`] caches answers that rest on the ledger alone
-    /// ([`Operation::CACHED`]), and so may answer without running the operation. A request waits up to a second for an equal one
-    /// that it shares the answer of, and is authorized again where its answer is begun more than 10 ms after it came here. In a
-    /// Tokio runtime that takes its timer (`enable_time`), and what one request waits for may be a task of another's runtime, which
-    /// has to be driven. A decorator of `run` alone sees every operation, for this one runs it.
-    fn answer<O: Operation>(
+    /// Runs the operation of a call, and builds its response in `compute`. `request` is the path and query of the
+    /// request. Calls with equal requests must ask the operation for the same, because [`Evidence`] caches responses
+    /// that depend on the ledger alone ([`Operation::CACHED`]). Transports call this method only, so a decorator of
+    /// requests implements it; [`Self::run`] serves the host's own code.
+    fn answer(
         &self,
         access: &Access,
-        operation: O,
-        body: O::Body,
+        call: Call,
         request: &str,
         compute: &Compute,
-    ) -> impl Future<Output = Result<Answer>> + Send {
-        let _ = request;
-        async move {
-            let output = self.run(access, operation, body).await?;
-            answer_of::<O>(output, compute).await
-        }
-    }
+    ) -> impl Future<Output = Result<Answer>> + Send;
 
     /// Which sentences tell of what is missing.
     fn wording(&self) -> Wording;
@@ -115,7 +107,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// # use std::sync::Arc;
     /// use evidence_core::artifacts::{ArtifactInput, ReportArtifact};
     /// use evidence_core::flows::{FlowInput, PutFlow};
-    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_conformance::memory::MemoryStore;
     /// use evidence_core::operation::{Form, Json};
     /// # use evidence_core::seed::Seed;
     /// use evidence_core::trails::{BeginTrail, GetTrail, TrailInput};
@@ -236,21 +228,21 @@ struct Parts {
     types: CompiledTypes,
     trails: TrailCache,
     answers: AnswerCache,
-    changing: Changing,
+    record_locks: RecordLocks,
     readiness: Readiness,
 }
 
 /// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
 const AUTHORIZED_FOR: Duration = Duration::from_millis(10);
 
-/// Records that are changed by one request at a time.
-type Changing = Turns<(Id, Key)>;
+/// Has one permit per record, for the request that changes it.
+type RecordLocks = FairSemaphore<(Id, Key)>;
 
-/// How many requests may be at one record, those included that wait for their turn.
-const AT_RECORD: usize = 128;
+/// The number of requests that may wait to change one record.
+const MAX_WAITING_FOR_RECORD: usize = 127;
 
-fn changing() -> Changing {
-    Turns::new(1, AT_RECORD)
+fn record_locks() -> RecordLocks {
+    FairSemaphore::new(UNLIMITED, 1)
 }
 
 /// Who called lately.
@@ -338,7 +330,7 @@ impl Evidence {
     /// ```
     /// # use std::sync::Arc;
     /// use evidence_core::id::Random;
-    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_conformance::memory::MemoryStore;
     /// use evidence_core::time::{Clock, Timestamp};
     /// use evidence_core::{Evidence, Settings};
     ///
@@ -388,7 +380,7 @@ impl Evidence {
                 types: no_types(),
                 trails: no_trails(),
                 answers,
-                changing: changing(),
+                record_locks: record_locks(),
                 readiness: Readiness::default(),
             }),
         }
@@ -438,7 +430,7 @@ impl Evidence {
             types: no_types(),
             trails: no_trails(),
             answers: AnswerCache::new(settings),
-            changing: changing(),
+            record_locks: record_locks(),
             readiness: Readiness::default(),
         };
         change(&mut parts);
@@ -535,7 +527,37 @@ impl EvidenceService for Evidence {
         Ok(output)
     }
 
-    async fn answer<O: Operation>(
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        call.answer(self, access, request, compute).await
+    }
+
+    fn wording(&self) -> Wording {
+        self.parts.settings.wording
+    }
+
+    fn limits(&self) -> Limits {
+        self.parts.settings.limits
+    }
+
+    fn compute(&self) -> Compute {
+        self.parts.compute.clone()
+    }
+
+    fn admission(&self) -> Admission {
+        self.parts.admission.clone()
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.parts.readiness.check(&self.parts).await.map(drop)
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        self.parts.readiness.check(&self.parts).await.unwrap_or_default()
+    }
+}
+
+impl Evidence {
+    async fn answer_typed<O: Operation>(
         &self,
         access: &Access,
         operation: O,
@@ -588,29 +610,5 @@ impl EvidenceService for Evidence {
             (Ok((answer, memory)), None) => Ok(answer.holding(memory)),
             (Err(error), None) => Err(error),
         }
-    }
-
-    fn wording(&self) -> Wording {
-        self.parts.settings.wording
-    }
-
-    fn limits(&self) -> Limits {
-        self.parts.settings.limits
-    }
-
-    fn compute(&self) -> Compute {
-        self.parts.compute.clone()
-    }
-
-    fn admission(&self) -> Admission {
-        self.parts.admission.clone()
-    }
-
-    async fn ready(&self) -> Result<()> {
-        self.parts.readiness.check(&self.parts).await.map(drop)
-    }
-
-    async fn warnings(&self) -> Vec<String> {
-        self.parts.readiness.check(&self.parts).await.unwrap_or_default()
     }
 }

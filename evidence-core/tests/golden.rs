@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use evidence_core::conformance::checks;
+use evidence_conformance::checks;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::json::{self, JsonValue};
-use evidence_core::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Fact, RecordKind, Store};

@@ -1,4 +1,4 @@
-//! Posts over HTTP/1.1, to addresses that were looked at.
+//! Sends HTTP/1.1 POST requests to addresses that were checked.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use evidence_core::actions::egress::{Egress, Endpoint};
 use evidence_core::notifications::NotSent;
-use evidence_core::rules::egress::{Egress, Endpoint};
 use http::{Method, Request, header};
 use http_body_util::Full;
 use hyper::client::conn::http1;
@@ -22,19 +22,19 @@ use url::Host;
 
 use crate::NoNotifier;
 
-/// How long connecting to one address may take.
+/// The timeout for connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an attempt may take in all, from asking for the name to the head of the answer.
+/// The timeout of an attempt, from the name look-up to the head of the response.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How many addresses of a name are tried.
+/// The maximum number of addresses of a name that are tried.
 const ADDRESSES: usize = 3;
 
-/// The most bytes of an answer's head.
+/// The maximum size of a response head.
 const HEAD: usize = 64 << 10;
 
-/// Posts.
+/// The HTTP client.
 pub(crate) struct Http {
     egress: Egress,
     tls: TlsConnector,
@@ -51,11 +51,11 @@ impl Http {
         let mut roots = RootCertStore::empty();
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
-            tracing::warn!(%error, "certificates of this machine cannot be read");
+            tracing::warn!(%error, "a certificate of this machine cannot be read");
         }
         let (added, _) = roots.add_parsable_certificates(found.certs);
         if added == 0 {
-            tracing::info!("this machine trusts no certificates: no webhook over https will be delivered");
+            tracing::info!("this machine trusts no certificates, so webhooks over https will fail");
         }
         let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -65,18 +65,18 @@ impl Http {
         Ok(Self { egress, tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Posts JSON, and answers once the peer said that it has it: by a status of 200 to 299.
+    /// Posts JSON. Succeeds if the status is 200 to 299.
     pub(crate) async fn post(
         &self,
         url: &str,
         headers: &[(&'static str, String)],
         body: String,
     ) -> Result<(), NotSent> {
-        // What was permitted when it was saved may not be now.
+        // The permitted addresses may have changed since the URL was saved.
         let endpoint = self.egress.check_url(url).map_err(|error| NotSent::new(error.to_string()))?;
         match timeout(WHOLE_TIMEOUT, self.exchange(&endpoint, headers, body)).await {
             Ok(outcome) => outcome.map_err(|why| NotSent::new(format!("{}: {why}", endpoint.host))),
-            Err(_) => Err(NotSent::new(format!("{}: no answer in time", endpoint.host))),
+            Err(_) => Err(NotSent::new(format!("{}: no response in time", endpoint.host))),
         }
     }
 
@@ -99,8 +99,8 @@ impl Http {
         post_over(stream, endpoint, headers, body).await
     }
 
-    /// The addresses of the endpoint that may be connected to, of which there is one at least. Without TLS these are the ones
-    /// that the operator named.
+    /// Returns the permitted addresses of the endpoint, at least one. Without TLS, these are the ones that
+    /// the operator allowed explicitly.
     async fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, String> {
         let port = endpoint.port;
         let found: Vec<SocketAddr> = match &endpoint.host {
@@ -108,25 +108,25 @@ impl Http {
             Host::Ipv6(address) => vec![(*address, port).into()],
             Host::Domain(name) => {
                 let found = lookup_host((name.as_str(), port)).await;
-                found.map_err(|error| format!("the name leads nowhere: {error}"))?.collect()
+                found.map_err(|error| format!("the name cannot be resolved: {error}"))?.collect()
             }
         };
         permitted(found, endpoint.tls, &self.egress)
     }
 }
 
-/// Those of the addresses that a name leads to which may be connected to.
+/// Returns the resolved addresses that are permitted.
 fn permitted(found: Vec<SocketAddr>, tls: bool, egress: &Egress) -> Result<Vec<SocketAddr>, String> {
     let may =
         |address: &SocketAddr| if tls { egress.permits(address.ip()) } else { egress.allows(address.ip()) };
     let permitted: Vec<_> = found.into_iter().filter(may).take(ADDRESSES).collect();
     if permitted.is_empty() {
-        return Err("it leads to no address that may be connected to".to_owned());
+        return Err("the name resolves to no permitted address".to_owned());
     }
     Ok(permitted)
 }
 
-/// A connection to the first of these addresses that takes one.
+/// Connects to the first of these addresses that accepts.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut last = "no address".to_owned();
     for address in addresses {
@@ -164,7 +164,8 @@ async fn post_over(
         request = request.header(*name, value);
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
-    // In this task: whatever drops it closes the connection. One that ends with its answer has told it by then.
+    // Runs in this task, so that dropping it closes the connection. By the end of the connection the response
+    // has arrived.
     let mut answer = pin!(sender.send_request(request));
     let answer = tokio::select! {
         answer = &mut answer => answer,
@@ -185,7 +186,7 @@ mod tests {
         Egress { allowed: ranges.iter().map(|range| range.parse().unwrap()).collect() }
     }
 
-    /// What a name leads to when it is sent to counts, whatever it led to when it was saved.
+    /// The addresses at the time of sending count, not those at the time of saving.
     #[test]
     fn of_the_addresses_of_a_name_those_are_left_that_may_be_connected_to() {
         type Addresses = &'static [&'static str];

@@ -1,11 +1,13 @@
-//! Sends what [`evidence_core::notifications`] has to tell: webhooks and Slack over HTTP, mails over SMTP.
+//! Sends notifications of [`evidence_core::notifications`]: webhooks and Slack messages over HTTP, mail over
+//! SMTP.
 //!
-//! Tenants name the targets, so where a request goes is looked at right before it is sent: what a name leads to is asked
-//! once, each address is compared with what the operator permits ([`Egress`]), and the connection is made to that address
-//! and no other. Redirects are not followed. Everything has a time limit, and of an answer the head alone is read.
-//!
-//! Webhooks are signed as [Standard Webhooks](https://www.standardwebhooks.com) describes, with a secret of each
-//! organization: the headers `webhook-id` (the same of every attempt), `webhook-timestamp` and `webhook-signature`.
+//! Tenants choose the targets, so the address of a request is checked right before it is sent. A name is
+//! resolved once. Each address is compared with those that the operator permits ([`Egress`]), and the
+//! connection uses that address. Redirects are not followed. Every step has a timeout, and only the head of a
+//! response is read.
+//! Webhooks are signed according to [Standard Webhooks](https://www.standardwebhooks.com), with a secret per
+//! organization. The headers are `webhook-id` (the same for every attempt), `webhook-timestamp` and
+//! `webhook-signature`.
 
 mod http;
 mod mail;
@@ -13,37 +15,39 @@ mod signature;
 
 use async_trait::async_trait;
 use evidence_core::actions::Destination;
+use evidence_core::actions::egress::Egress;
 use evidence_core::notifications::{Message, NotSent, Sender};
-use evidence_core::rules::egress::Egress;
 use serde_json::json;
 
 use crate::http::Http;
 use crate::mail::Mail;
 pub use crate::signature::SigningKey;
 
-/// How a notifier behaves.
+/// The configuration of a notifier.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where targets may be besides the internet.
+    /// The permitted targets in addition to the internet.
     pub egress: Egress,
-    /// What the secrets of organizations are made of, by which webhooks are signed; without one they are not.
+    /// The key from which the organizations' signing secrets are derived. Without it, webhooks are not
+    /// signed.
     pub signing_key: Option<SigningKey>,
-    /// The mail server, as `smtps://user:password@mail.example.com`, or `smtp://…?tls=required`; without one no mail is sent.
+    /// The mail server, as `smtps://user:password@mail.example.com` or `smtp://…?tls=required`. Without it,
+    /// no mail is sent.
     pub smtp_url: Option<String>,
-    /// From whom mails are; needed where there is a mail server.
+    /// The sender of mails. Required with a mail server.
     pub mail_from: Option<String>,
 }
 
-/// Why there is no notifier.
+/// The reason why a notifier cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NoNotifier {
-    /// The address of the mail server cannot be read. It is not repeated here, for it may hold a password.
+    /// The URL of the mail server is invalid. The error omits the URL, because it may contain a password.
     #[error("the URL of the mail server cannot be read: {0}")]
     Smtp(#[source] lettre::transport::smtp::Error),
-    /// There is a mail server, and nobody from whom mails are.
+    /// There is a mail server, but no sender.
     #[error("mails need a sender, as evidence@example.com")]
     NoMailFrom,
-    /// The sender of mails is none.
+    /// The sender is not an address.
     #[error("the sender of mails is not an address: {0}")]
     MailFrom(#[source] lettre::address::AddressError),
     /// TLS cannot be set up.
@@ -60,10 +64,10 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// A notifier that behaves so. Reads the certificates that this machine trusts.
+    /// Creates a notifier. Reads the certificates that this machine trusts.
     ///
     /// # Errors
-    /// When the options do not make one.
+    /// If the options are invalid.
     pub fn new(options: Options) -> Result<Self, NoNotifier> {
         let Options { egress, signing_key, smtp_url, mail_from } = options;
         let mail = match smtp_url {
@@ -94,7 +98,7 @@ impl Sender for Notifier {
     }
 }
 
-/// What happened, with the three characters escaped that Slack gives a meaning.
+/// Returns the text of the event for Slack, with its three special characters escaped.
 fn slack_text(message: &Message) -> String {
     let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     match &message.link {

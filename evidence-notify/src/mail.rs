@@ -1,5 +1,5 @@
-//! Mail over the operator's relay. Each attempt hands the mail over once, for all addresses. If the relay refuses one of
-//! them, nobody gets the mail, and the delivery is retried like a webhook.
+//! Mail over the operator's relay. Each attempt hands a mail to the relay once, for all addresses. If the
+//! relay rejects one of them, nobody gets the mail, and the delivery is retried like a webhook.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::NoNotifier;
 
-/// How long an attempt may take. A mail that the relay accepts later than that is sent again, with the same `Message-ID`.
+/// The timeout of an attempt. A mail that the relay accepts later is sent again, with the same `Message-ID`.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// The operator's relay.
@@ -35,7 +35,7 @@ impl Mail {
         let envelope = self.envelope(to)?;
         let letter = self
             .letter(message, envelope.clone())
-            .map_err(|error| NotSent::new(format!("no mail can be made: {error}")))?;
+            .map_err(|error| NotSent::new(format!("the mail cannot be created: {error}")))?;
         let sent = timeout(ATTEMPT_TIMEOUT, self.relay.send_raw(&envelope, &letter)).await;
         match sent {
             Ok(Ok(_)) => Ok(()),
@@ -44,7 +44,7 @@ impl Mail {
         }
     }
 
-    /// Names each address once.
+    /// Returns the envelope, with each address once.
     fn envelope(&self, to: &[String]) -> Result<Envelope, NotSent> {
         let mut seen = BTreeSet::new();
         let addresses = to.iter().filter(|address| seen.insert(*address)).map(|address| {
@@ -54,8 +54,9 @@ impl Mail {
         Envelope::new(Some(self.from.clone()), addresses).map_err(|_| NotSent::new("the mail has no address"))
     }
 
-    /// Returns the mail as plain text, so that mail programs take no name in it for markup. Its id is that of the delivery, by
-    /// which mail programs recognize a repetition. The envelope alone has the addresses.
+    /// Returns the mail as plain text, so that mail programs interpret no name in it as markup. Its id is the
+    /// id of the delivery, by which mail programs recognize a repetition. Only the envelope has the
+    /// addresses.
     fn letter(&self, message: &Message, envelope: Envelope) -> Result<Vec<u8>, lettre::error::Error> {
         let link = message.link.as_deref().map(|link| format!("\n\n{link}")).unwrap_or_default();
         let letter = Letter::builder()

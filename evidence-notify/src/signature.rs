@@ -1,4 +1,4 @@
-//! How receivers of webhooks know who sent them: HMAC-SHA256 (RFC 2104) over id, time and body, as Standard Webhooks has it.
+//! Signatures of webhooks: HMAC-SHA256 (RFC 2104) over id, time and body, according to Standard Webhooks.
 
 use std::fmt;
 
@@ -9,20 +9,21 @@ use evidence_core::notifications::Message;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// What the secrets of all organizations are made of, so that nobody can sign for another.
+/// The key from which the secrets of all organizations are derived, so that no organization can sign for
+/// another.
 #[derive(Clone)]
 pub struct SigningKey(Vec<u8>);
 
 impl SigningKey {
-    /// The fewest bytes of a key.
+    /// The minimum length of a key in bytes.
     pub const LEAST: usize = 32;
 
-    /// A key of this text, which has [`Self::LEAST`] bytes or more; nothing of a shorter one.
+    /// Creates a key from this text. Returns `None` if it has less than [`Self::LEAST`] bytes.
     pub fn new(text: &str) -> Option<Self> {
         (text.len() >= Self::LEAST).then(|| Self(text.as_bytes().to_vec()))
     }
 
-    /// The secret of an organization, as its receivers need it: `whsec_` and 32 bytes in Base64.
+    /// Returns the secret of an organization for its receivers: `whsec_` and 32 bytes in Base64.
     pub fn secret(&self, org: Id) -> String {
         format!("whsec_{}", STANDARD.encode(self.bytes(org)))
     }
@@ -39,13 +40,13 @@ impl fmt::Debug for SigningKey {
 }
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    // A key of any length will do.
+    // HMAC accepts keys of any length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
 }
 
-/// The headers of a webhook; without a key it is not signed.
+/// Returns the headers of a webhook. Without a key it is not signed.
 pub(crate) fn headers(message: &Message, key: Option<&SigningKey>) -> Vec<(&'static str, String)> {
     let timestamp = message.at.whole_seconds().0.to_string();
     let mut headers = vec![("webhook-id", message.id.clone()), ("webhook-timestamp", timestamp.clone())];

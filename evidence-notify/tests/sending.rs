@@ -1,13 +1,13 @@
-//! The notifier against peers of this machine: who is told, what, and who is never connected to.
+//! Tests the notifier against local peers: who is notified of what, and which peers are never contacted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use evidence_core::actions::egress::Egress;
 use evidence_core::actions::{Destination, SecretUrl};
 use evidence_core::notifications::{Message, NotSent, Sender};
-use evidence_core::rules::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_notify::{NoNotifier, Notifier, Options, SigningKey};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -38,7 +38,7 @@ fn notifier(ranges: &[&str]) -> Notifier {
     Notifier::new(Options { egress, signing_key, ..Options::default() }).unwrap()
 }
 
-/// Answers each connection so, and counts them.
+/// Sends this response on each connection, and counts the connections.
 async fn peer(answer: &'static str) -> (SocketAddr, Arc<AtomicUsize>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
@@ -93,7 +93,7 @@ async fn hostile_targets_are_never_connected_to() {
             assert!(sent.is_err(), "{scheme} {host}");
         }
     }
-    // Nor where the operator allows others.
+    // Allowing other addresses does not permit it.
     let sender = notifier(&["127.0.0.2/32"]);
     for url in [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")] {
         assert!(sender.send(&message(webhook(&url))).await.is_err(), "{url}");
@@ -158,7 +158,7 @@ async fn slack_is_told_in_a_text_without_markup() {
     assert!(!request.contains("webhook-signature"), "{request}");
 }
 
-/// A mail server that takes one mail; the commands, and what the mail says.
+/// A mail server that accepts one mail. Returns the commands and the mail.
 async fn take_a_mail(listener: TcpListener) -> String {
     let (stream, _) = listener.accept().await.unwrap();
     let (read, mut write) = stream.into_split();
@@ -219,14 +219,14 @@ async fn a_mail_goes_to_each_address_under_the_id_of_its_delivery() {
     assert!(without.send(&message(Destination::Email { addresses })).await.is_err());
 }
 
-/// A mail server's answers to commands that begin so, and to the end of a mail (`.`). It accepts everything else. After 421,
-/// and where an answer is empty, it hangs up.
+/// The responses of a mail server to commands with these prefixes, and to the end of a mail (`.`). It accepts
+/// everything else. It hangs up after 421 and after an empty response.
 type Refusals = &'static [(&'static str, &'static str)];
 
-/// In place of a refusal: the mail server does not answer at all.
+/// Instead of a response: the mail server never responds.
 const SILENCE: &str = "silence";
 
-/// A session with a mail server, which notes the addresses that it accepts mails for.
+/// A session with a mail server, which records the addresses that it accepts mails for.
 async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String>>) {
     let (read, mut write) = stream.into_split();
     let (mut lines, mut whom, mut in_mail) = (BufReader::new(read).lines(), Vec::new(), false);
@@ -244,7 +244,7 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
         in_mail = line == "DATA" && refusal.is_none();
         answer = match (refusal, line.as_str()) {
             (Some(SILENCE), _) => {
-                // Until the other end gives up.
+                // Waits until the other end gives up.
                 let _ = lines.next_line().await;
                 return;
             }
@@ -264,7 +264,8 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
     }
 }
 
-/// A mail server with these refusals. It counts its sessions and notes the addresses that it accepts mails for.
+/// A mail server with these responses. It counts its sessions and records the addresses that it accepts mails
+/// for.
 struct MailServer {
     url: String,
     taken: Arc<Mutex<Vec<String>>>,
@@ -287,7 +288,7 @@ impl MailServer {
         Self { url, taken, sessions }
     }
 
-    /// Tries to send a mail to these.
+    /// Tries to send a mail to these addresses.
     async fn send(&self, names: &[&str]) -> Result<(), NotSent> {
         let mail_from = Some("evidence@example.com".to_owned());
         let options = Options { smtp_url: Some(self.url.clone()), mail_from, ..Options::default() };
@@ -302,7 +303,7 @@ impl MailServer {
 
 #[tokio::test]
 async fn an_attempt_is_one_session_by_which_everybody_gets_the_mail_or_nobody() {
-    // The refusals; why the attempt failed.
+    // The responses, and the error of the attempt.
     let table: [(Refusals, Result<(), &str>); 12] = [
         (&[], Ok(())),
         (&[("RCPT TO:<b@", "550 5.1.1 unknown")], Err("550")),
@@ -319,7 +320,7 @@ async fn an_attempt_is_one_session_by_which_everybody_gets_the_mail_or_nobody() 
     ];
     for (refusals, expected) in table {
         let server = MailServer::answering(refusals).await;
-        // An address that is named twice gets one mail.
+        // An address that is given twice gets one mail.
         let sent = server.send(&["a", "b", "a", "c"]).await;
         match (&sent, expected) {
             (Ok(()), Ok(())) => assert_eq!(server.taken(), ["a", "b", "c"], "{refusals:?}"),
@@ -341,7 +342,7 @@ async fn an_attempt_is_one_session_by_which_everybody_gets_the_mail_or_nobody() 
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_mail_server_ends_an_attempt() {
-    // The clock stands still while something is to be done, and moves on while everybody waits for a socket.
+    // The clock stands still while there is work to do, and advances while everything waits for a socket.
     tokio::spawn(async {
         loop {
             for _ in 0..200 {

@@ -9,7 +9,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use evidence_core::memory::MemoryStore;
+//! use evidence_conformance::memory::MemoryStore;
 //! use evidence_core::{Evidence, Settings};
 //! use evidence_object_store::ObjectBlobs;
 //!

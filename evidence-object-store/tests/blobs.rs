@@ -1,5 +1,5 @@
-//! Attachments in an object store keep what a store promises of attachments, in memory and in a directory; and go in and
-//! out through the service.
+//! Runs the conformance checks of attachments on an object store, in memory and in a directory, and through
+//! the service.
 //!
 //! No test reaches S3. To try it by hand, use a stand-in and an `evidence-server` built with `--features s3`:
 //!
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
+use evidence_conformance::run_blobs;
 use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Whole};
-use evidence_core::conformance::run_blobs;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::time::Timestamp;
 use evidence_core::{Store, StoreError};
@@ -35,7 +35,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 
-/// A store for the organizations, and an object store for their attachments.
+/// Returns a store for the organizations, and an object store for their attachments.
 fn stores(attachments: ObjectBlobs) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
     (Arc::new(MemoryStore::new()), Arc::new(attachments))
 }
@@ -264,7 +264,7 @@ async fn a_directory_that_may_not_be_written_to_says_that_it_removes_nothing() {
     may(0o500);
     let removed = blobs.remove(org, &sha256).await;
     may(0o700);
-    // Root is never refused.
+    // Permissions do not apply to root.
     if blobs.get_chunk(org, &sha256, 0).await.unwrap().is_some() {
         assert!(matches!(removed, Err(StoreError::Unavailable(_))), "{removed:?}");
     } else {

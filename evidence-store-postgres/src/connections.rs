@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use evidence_core::shares::Share;
+use evidence_core::limiter::{FairPermit, Tenant};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, Postgres, SqlSafeStr, SqlStr};
@@ -227,18 +227,18 @@ impl Connections {
         }
     }
 
-    /// Returns every row of a statement. The share is held as long as the connection is in use.
+    /// Returns every row of a statement. The permit of a long query is held as long as the connection is in use.
     pub(crate) async fn rows<R>(
         &self,
         sql: SqlStr,
         arguments: PgArguments,
-        share: Option<Arc<Share>>,
+        long_permit: Option<LongPermit>,
     ) -> Result<Vec<R>, sqlx::Error>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         match self {
-            Self::Own(pool) => Pool::take(pool, share).await?.rows(sql, arguments).await,
+            Self::Own(pool) => Pool::take(pool, long_permit).await?.rows(sql, arguments).await,
             Self::Host { pool, statement_timeout } => {
                 borrowed(pool.acquire().await?, sql, arguments, *statement_timeout).await
             }
@@ -251,14 +251,14 @@ impl Connections {
         &self,
         sql: SqlStr,
         arguments: PgArguments,
-        share: Option<Arc<Share>>,
+        long_permit: Option<LongPermit>,
     ) -> Result<Vec<R>, sqlx::Error>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         self.drop_idle();
         match self {
-            Self::Own(pool) => Pool::take(pool, share).await?.rows(sql, arguments).await,
+            Self::Own(pool) => Pool::take(pool, long_permit).await?.rows(sql, arguments).await,
             Self::Host { pool, statement_timeout } => {
                 let connection = timeout(*statement_timeout, acquire_live(pool))
                     .await
@@ -359,7 +359,10 @@ impl Pool {
     }
 
     /// Returns an idle connection, or opens one if the limit allows it.
-    async fn take(pool: &Arc<Self>, share: Option<Arc<Share>>) -> Result<PooledConnection, sqlx::Error> {
+    async fn take(
+        pool: &Arc<Self>,
+        long_permit: Option<LongPermit>,
+    ) -> Result<PooledConnection, sqlx::Error> {
         let taken = async {
             let permit = Arc::clone(&pool.permits).acquire_owned().await;
             let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
@@ -370,7 +373,7 @@ impl Pool {
             };
             Ok(PooledConnection {
                 pool: Arc::clone(pool),
-                held: Some((session, (permit, share))),
+                held: Some((session, (permit, long_permit))),
                 busy: false,
             })
         };
@@ -421,8 +424,11 @@ impl Pool {
     }
 }
 
-/// A permit for one connection, and a share of the organization if the query may take long.
-type Permit = (OwnedSemaphorePermit, Option<Arc<Share>>);
+/// A permit for a long query, shared by the attempts of the query.
+pub(crate) type LongPermit = Arc<FairPermit<Tenant>>;
+
+/// A permit for one connection, and the permit for a long query if the query may take long.
+type Permit = (OwnedSemaphorePermit, Option<LongPermit>);
 
 /// A connection in use. Dropping it returns it to the pool; if a statement is running, only after its
 /// cancellation.

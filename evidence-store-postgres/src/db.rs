@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
+use evidence_core::limiter::FairSemaphore;
 use evidence_core::queue::{Bounds, Queue, Refused, Reply};
-use evidence_core::shares::Shares;
 use evidence_core::store::{ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
@@ -19,11 +19,11 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
-use crate::error::{ConnectError, MayNotWrite, expect_known_parameters, is_cut, store_error};
+use crate::error::{ConnectError, MayNotWrite, expect_known_parameters, store_error};
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::name_batcher::{self, Lookup};
+use crate::reader::Reader;
 use crate::schema::{Schema, TABLES};
 use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
@@ -60,7 +60,7 @@ pub struct Options {
     /// abandoned queries another. Default: 8.
     pub connections: u32,
     /// The time that a query waits for a free connection before it fails as unavailable. A long query first
-    /// waits up to the same time for its organization's share, so at most twice this time in total. Default:
+    /// waits up to the same time for its organization's limit, so at most twice this time in total. Default:
     /// 5 seconds.
     pub acquire_timeout: Duration,
     /// The time that a write, or a query by name, waits in the queue before it fails as unavailable. A job
@@ -106,7 +106,7 @@ pub type PostgresStore = SqlStore<Postgres>;
 pub struct Postgres {
     pub(crate) reader: Reader,
     pub(crate) queue: Queue<Job>,
-    pub(crate) lookups: mpsc::Sender<Lookup>,
+    lookups: mpsc::Sender<Lookup>,
     mixed_groups: bool,
 }
 
@@ -154,8 +154,8 @@ impl Postgres {
             return Err(ConnectError::Unlogged(schema.table(&table)));
         }
         let session = PreparedConnection::of(connection, &address).await.map_err(ConnectError::connecting)?;
-        let shares = Arc::new(Shares::new(connections.max_connections()));
-        let reader = Reader { connections, shares, schema, migrations };
+        let long_queries = FairSemaphore::for_long_queries(connections.max_connections());
+        let reader = Reader { connections, long_queries, schema, migrations };
         // A started write takes one statement, and perhaps another that looks up its outcome.
         let grace = Some(address.client_timeout() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
@@ -168,38 +168,6 @@ impl Postgres {
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
         let (reply, outcome) = self.queue.outcome();
         self.queue.submit(job(reply), outcome).await
-    }
-}
-
-/// The connections and settings for queries.
-#[derive(Debug, Clone)]
-pub(crate) struct Reader {
-    pub(crate) connections: Connections,
-    /// The shares of long queries on these connections.
-    shares: Arc<Shares>,
-    pub(crate) schema: Schema,
-    pub(crate) migrations: &'static [Migration],
-}
-
-impl Reader {
-    /// Returns every row. Runs the statement again if the connection was dead. This is safe: a query changes
-    /// nothing, and a repeated change changes nothing more.
-    pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
-        let Statement { sql, values, org, cost } = statement;
-        #[cfg(test)]
-        crate::plans::note(&self.schema, &sql, &values);
-        let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
-        let arguments = arguments(&values)?;
-        let share = if cost == Cost::Short {
-            None
-        } else {
-            let share = self.shares.take(org, self.connections.acquire_timeout()).await;
-            Some(Arc::new(share.ok_or(sqlx::Error::PoolTimedOut)?))
-        };
-        match self.connections.rows(sql.clone(), arguments.clone(), share.clone()).await {
-            Err(error) if is_cut(&error) => self.connections.rows_anew(sql, arguments, share).await,
-            outcome => outcome,
-        }
     }
 }
 
@@ -229,7 +197,8 @@ impl Driver for Postgres {
     /// supported: `?host=/directory` is the directory of a socket. Others are refused.
     async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
         expect_known_parameters(url)?;
-        let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
+        let address =
+            PgConnectOptions::from_str(url).map_err(|source| ConnectError::InvalidUrl { source })?;
         let address = address.application_name("evidence").disable_statement_logging();
         let address = Address { options: address, statement_timeout: options.statement_timeout };
         let pool = Pool::new(address, options.connections, options.acquire_timeout);
@@ -254,7 +223,7 @@ impl Driver for Postgres {
         name: String,
     ) -> StoreResult<Option<Row>> {
         if self.mixed_groups {
-            return name_batcher::look_up(self, (org, kind, flow, name)).await;
+            return name_batcher::look_up(&self.lookups, self.queue.wait(), (org, kind, flow, name)).await;
         }
         let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
         self.read(statement, |rows| Ok(rows.into_iter().next())).await

@@ -15,7 +15,7 @@ pub enum ConnectError {
         "the address of the database is not understood ({}): write it as postgres://user@host:5432/database",
         message(.source)
     )]
-    BadUrl {
+    InvalidUrl {
         /// The parse error.
         source: sqlx::Error,
     },
@@ -29,7 +29,7 @@ pub enum ConnectError {
     #[error(
         "'{0}' is no name for a schema: take 1 to 63 of a-z, 0-9 and _, with a letter first, and not pg_..."
     )]
-    BadSchema(String),
+    InvalidSchema(String),
     /// The server does not answer at this address.
     #[error(
         "the database server cannot be reached: check that it runs and that host and port are right: {}",

@@ -33,8 +33,12 @@ mod name_batcher;
 mod partitions;
 #[cfg(test)]
 mod plans;
+mod reader;
 mod schema;
 mod scratch;
+#[cfg(test)]
+mod statements_run;
+mod steps;
 mod writer;
 
 pub use db::{Options, Postgres, PostgresStore};

@@ -17,6 +17,7 @@ use crate::connections::Address;
 use crate::error::{ConnectError, store_error};
 use crate::schema::Schema;
 use crate::scratch::ScratchDatabase;
+use crate::steps::{BEGUN, DONE, STEP_DONE, TABLE};
 
 /// The migrations up to the current version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
@@ -67,36 +68,15 @@ const INDEX: &str = "
     SELECT i.indisvalid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
 
-/// `rederived_through_org` is the last organization whose tables were rederived, until all are.
-/// `rebuild_count` is the number of runs of `rebuild`: a store that prefetched before a rebuild must prefetch
-/// again.
-const TABLE: &str = "
-    CREATE TABLE evidence._evidence_migrations (
-        version               bigint NOT NULL PRIMARY KEY,
-        min_writer_version    bigint NOT NULL,
-        steps_done            bigint NOT NULL,
-        rederived_through_org bytea,
-        done                  boolean NOT NULL,
-        rebuild_count         bigint NOT NULL DEFAULT 0
-    )";
-
 /// Selects the last version that was begun, the last that is done, and the oldest whose programs may write.
 const VERSION: &str = "
     SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(min_writer_version), 0)
     FROM evidence._evidence_migrations";
 
-const BEGUN: &str = "
-    INSERT INTO evidence._evidence_migrations (version, min_writer_version, steps_done, done) VALUES ($1, $2, 0, false)
-    ON CONFLICT DO NOTHING";
-
 const STEPS: &str =
     "SELECT steps_done FROM evidence._evidence_migrations WHERE version = $1 AND NOT done FOR UPDATE";
 
-const STEP_DONE: &str = "UPDATE evidence._evidence_migrations SET steps_done = $2 WHERE version = $1";
-
 const BEHIND: &str = "SELECT version FROM evidence._evidence_migrations WHERE NOT done";
-
-const DONE: &str = "UPDATE evidence._evidence_migrations SET done = true WHERE version <= $1";
 
 /// Selects the oldest version whose programs may write.
 pub(crate) const MIN_WRITER_VERSION: &str =
@@ -218,35 +198,6 @@ async fn prepare(schema: &Schema, connection: &mut PgConnection) -> Result<(), s
     }
     sqlx::raw_sql(schema.statement(TABLE)).execute(&mut *transaction).await?;
     transaction.commit().await
-}
-
-/// Creates the tables of the latest version in a schema without tables.
-pub(crate) async fn make(
-    schema: &Schema,
-    connection: &mut PgConnection,
-    migrations: &[Migration],
-) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(schema.statement(TABLE)).execute(&mut *connection).await?;
-    for (version, Migration { min_writer_version, steps }) in (1_i64..).zip(migrations) {
-        for step in *steps {
-            let sql = match step {
-                Step::Sql(sql) => (*sql).to_owned(),
-                Step::Index { name, on } => format!("CREATE INDEX {name} ON {on}"),
-                // There is no ledger to derive from.
-                Step::RederiveTables(_) => continue,
-            };
-            sqlx::raw_sql(schema.statement(&sql)).execute(&mut *connection).await?;
-        }
-        let steps = i64::try_from(steps.len()).unwrap_or(i64::MAX);
-        for query in [
-            sqlx::query(schema.statement(BEGUN)).bind(version).bind(min_writer_version),
-            sqlx::query(schema.statement(STEP_DONE)).bind(version).bind(steps),
-            sqlx::query(schema.statement(DONE)).bind(version),
-        ] {
-            query.execute(&mut *connection).await?;
-        }
-    }
-    Ok(())
 }
 
 /// Runs the steps to a version.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evidence_core::id::Id;
 use evidence_core::queue::Refused;
@@ -12,8 +13,8 @@ use evidence_store_sql::{Cell, Column, Cost, Row, Statement, Value};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::db::{Postgres, Reader};
 use crate::error::{may_be_row_error, store_error};
+use crate::reader::Reader;
 
 /// The maximum number of queries in one statement.
 const GROUP: usize = 64;
@@ -129,12 +130,16 @@ async fn found(
     Ok(rows.flatten().collect())
 }
 
-/// Returns the row of the record with a name.
-pub(crate) async fn look_up(driver: &Postgres, name: Name) -> StoreResult<Option<Row>> {
+/// Returns the row of the record with a name. Waits for it at most this long.
+pub(crate) async fn look_up(
+    lookups: &mpsc::Sender<Lookup>,
+    wait: Duration,
+    name: Name,
+) -> StoreResult<Option<Row>> {
     let (reply, outcome) = oneshot::channel();
     let answered = async {
-        driver.lookups.send(Lookup { name, reply }).await.map_err(|_| Refused::Closed)?;
+        lookups.send(Lookup { name, reply }).await.map_err(|_| Refused::Closed)?;
         outcome.await.map_err(|_| Refused::Closed)?
     };
-    timeout(driver.queue.wait(), answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))
+    timeout(wait, answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))
 }

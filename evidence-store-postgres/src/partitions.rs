@@ -6,16 +6,18 @@ use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use evidence_core::conformance::{Running, checks, transfer_checks};
+use evidence_conformance::{Running, checks, transfer_checks};
 use evidence_store_sql::migrate::{Migration, Step};
 use sqlx::{Connection, PgConnection};
 
 use crate::connections::{Address, PreparedConnection};
 use crate::db::{Options, PostgresStore};
 use crate::error::ConnectError;
-use crate::migrate::{MIGRATIONS, make};
-use crate::plans::{explain, run_in};
+use crate::migrate::MIGRATIONS;
+use crate::plans::explain;
 use crate::schema::{Schema, TABLES};
+use crate::statements_run::run_in;
+use crate::steps::make;
 
 const PARTITIONS: usize = 4;
 

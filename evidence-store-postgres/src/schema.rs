@@ -65,7 +65,7 @@ impl Schema {
             && name.starts_with(|first: char| first.is_ascii_lowercase())
             && name.bytes().all(is_word)
             && !name.starts_with("pg_");
-        if good { Ok(Self(name.to_owned())) } else { Err(ConnectError::BadSchema(name.to_owned())) }
+        if good { Ok(Self(name.to_owned())) } else { Err(ConnectError::InvalidSchema(name.to_owned())) }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -96,7 +96,10 @@ mod tests {
             assert!(Schema::new(good).is_ok(), "{good}");
         }
         for bad in ["", "1a", "_a", "A", "a b", "a\"b", "a.b", "ä", "pg_temp", &"a".repeat(64)] {
-            assert!(matches!(Schema::new(bad), Err(ConnectError::BadSchema(name)) if name == bad), "{bad}");
+            assert!(
+                matches!(Schema::new(bad), Err(ConnectError::InvalidSchema(name)) if name == bad),
+                "{bad}"
+            );
         }
     }
 

@@ -9,8 +9,8 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use crate::bind::{Cells, arguments};
 use crate::connections::{Address, PreparedConnection};
 use crate::error::store_error;
-use crate::migrate::make;
 use crate::schema::Schema;
+use crate::steps::make;
 
 /// An exclusive session. Its temporary tables disappear with its connection.
 #[derive(Debug)]

@@ -26,11 +26,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::bind::{Cells, arguments};
 use crate::connections::PreparedConnection;
-use crate::db::Reader;
 use crate::error::{
     is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_row_error,
     store_error, timed_out,
 };
+use crate::reader::Reader;
 
 /// The maximum number of races that a group may lose against other servers before its writes are refused.
 /// Another server succeeds in each of them, so the database as a whole makes progress.
@@ -218,7 +218,7 @@ impl Writer {
     /// Encodes a statement of a transaction.
     fn step(&self, sql: &str, values: &[Value]) -> Result<Step, sqlx::Error> {
         #[cfg(test)]
-        crate::plans::note(&self.reader.schema, sql, values);
+        crate::statements_run::note(&self.reader.schema, sql, values);
         Ok((self.reader.schema.statement(sql), arguments(values)?))
     }
 

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evidence_core::conformance;
 use evidence_core::transfer::Transfer;
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
@@ -19,7 +18,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let schemas = Mutex::new(Vec::new());
-    conformance::main_with_transfer(move || {
+    evidence_conformance::main_with_transfer(move || {
         let schema = SchemaName::unused().expect("the server that was there just now");
         let options = Options {
             schema: schema.name.clone(),

@@ -19,7 +19,7 @@ use evidence_core::seed::Seed;
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult};
 use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
-use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
+use evidence_core::{Entry, Evidence, Fact, Key, Precondition, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{Options, Postgres, PostgresStore};
@@ -85,13 +85,13 @@ impl Bench {
             archived_at: None,
             unknown: UnknownFields::default(),
         };
-        let guard = Guard::Vacant(Key::Flow(record.name.clone()));
+        let precondition = Precondition::Vacant(Key::Flow(record.name.clone()));
         Write {
             org: self.org,
             by: self.actor.clone(),
             at: NOW,
             facts: vec![Fact::FlowCreated { record }],
-            guards: vec![guard],
+            preconditions: vec![precondition],
             secrets: Vec::new(),
         }
     }

@@ -12,7 +12,7 @@ use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
 use evidence_core::store::Recorder;
 use evidence_core::texts::{TextRef, TextStore};
-use evidence_core::{Evidence, Fact, Guard, Key, Settings, StoreError};
+use evidence_core::{Evidence, Fact, Key, Precondition, Settings, StoreError};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 
 use bench::Bench;
@@ -148,8 +148,11 @@ async fn a_write_that_looked_at_damaged_tables_looks_again_once_they_are_made_ag
         let bench = bench.clone();
         async move {
             let flow = bench.flow("build");
-            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
-            bench.store.record(bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard])).await
+            let precondition = Precondition::Vacant(Key::Flow(flow.name.clone()));
+            bench
+                .store
+                .record(bench.write(vec![Fact::FlowCreated { record: flow }], vec![precondition]))
+                .await
         }
     });
     until_waiting_for_head(&bench, 2).await;

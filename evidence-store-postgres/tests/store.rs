@@ -6,8 +6,8 @@ mod bench;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_conformance::checks;
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
-use evidence_core::conformance::checks;
 use evidence_core::flows::{FlowFilter, FlowStore};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::name::Fingerprint;
@@ -17,7 +17,7 @@ use evidence_core::seed::Seed;
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
 use evidence_core::sweep::PendingStore;
 use evidence_core::tags::TagFilter;
-use evidence_core::{Evidence, Fact, Guard, Key, Settings, StoreError, Write};
+use evidence_core::{Evidence, Fact, Key, Precondition, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{ConnectError, Options, Postgres, PostgresStore};
@@ -55,8 +55,8 @@ async fn a_name_is_taken_once_however_many_race_for_it() {
         let mut racers = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let flow = bench.flow(&name);
-            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
-            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
+            let precondition = Precondition::Vacant(Key::Flow(flow.name.clone()));
+            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![precondition]);
             let store = bench.store.clone();
             racers.spawn(async move { store.record(write).await });
         }
@@ -284,7 +284,7 @@ async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
 #[tokio::test]
 async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence() {
     let refused = async |url: &str| PostgresStore::connect(url).await.unwrap_err();
-    assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::BadUrl { .. }));
+    assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::InvalidUrl { .. }));
     // An unknown parameter may be a password.
     for (query, named) in [
         ("user=u&pasword=hunter2", "the unknown parameter 'pasword' "),
@@ -303,7 +303,7 @@ async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence
     assert!(!format!("{secret} {secret:?}").contains("secret"), "{secret}");
     let options = Options { schema: "two words".to_owned(), ..Options::default() };
     let named = PostgresStore::connect_with("postgres://127.0.0.1:1/db", &options).await.unwrap_err();
-    assert!(matches!(named, ConnectError::BadSchema(_)), "{named}");
+    assert!(matches!(named, ConnectError::InvalidSchema(_)), "{named}");
 }
 
 #[tokio::test]
@@ -447,8 +447,8 @@ async fn two_stores_lose_no_update_and_make_no_name_twice() {
         let mut racers = tokio::task::JoinSet::new();
         for racer in 0..16 {
             let flow = bench.flow(&format!("race-{round}"));
-            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
-            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
+            let precondition = Precondition::Vacant(Key::Flow(flow.name.clone()));
+            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![precondition]);
             let store = stores[racer % 2].clone();
             racers.spawn(async move { store.record(write).await });
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evidence_core::conformance::{self, Check};
+use evidence_conformance::{self, Check};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{FsckReport, Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
@@ -173,7 +173,7 @@ async fn damage(schema: &str, connection: &mut PgConnection, dice: &mut Dice) {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn an_organization_is_made_again_for_as_long_as_it_is_recognized() {
-    let checks = conformance::checks();
+    let checks = evidence_conformance::checks();
     let two = checks.iter().find(|check| check.name.ends_with("flows_by_id_pass_over_unknown_ids")).unwrap();
     for (change, is_recognized) in [
         ("key = key || 'x'", true),
@@ -211,7 +211,7 @@ async fn an_organization_is_made_again_for_as_long_as_it_is_recognized() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn whatever_is_lost_of_the_tables_is_made_again() {
-    let checks = conformance::checks();
+    let checks = evidence_conformance::checks();
     let lane = async |lane: u64| {
         let (mut dice, mut mended) = (Dice(seed() + lane), 0);
         let taken =
@@ -262,7 +262,7 @@ async fn tamper(schema: &SchemaName, dice: &mut Dice) -> String {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn every_tampering_is_named() {
-    let checks = conformance::checks();
+    let checks = evidence_conformance::checks();
     let in_a_lane = if is_thorough() { 24 } else { 6 };
     let lane = async |lane: u64| {
         let mut dice = Dice(seed() + lane);

@@ -2,7 +2,7 @@
 //! for each environment and fingerprint, which is the effective one.
 
 use async_trait::async_trait;
-use evidence_core::allowlists::{Allowance, AllowedArtifact, AllowlistStore, EndedAllowance};
+use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore, EndedAllowlistEntry};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::Listed;
@@ -81,7 +81,7 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.long().all_as(listed).await
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.query_org(org, BY_INDEX).bind(ints(indexes)).long().readable_as(org, listed_record).await
     }
 
@@ -112,11 +112,11 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         after: Timestamp,
         until: Timestamp,
         limit: u64,
-    ) -> StoreResult<Vec<EndedAllowance>> {
+    ) -> StoreResult<Vec<EndedAllowlistEntry>> {
         let query = self.query(ENDED).bind(after).bind(until).bind(limit.saturating_sub(1)).long();
         let ended = |(at, org, environment, entry): (i64, String, String, u64)| {
             let at = Timestamp::from_micros(at);
-            Ok(EndedAllowance { at, org: word(&org)?, environment: word(&environment)?, entry })
+            Ok(EndedAllowlistEntry { at, org: word(&org)?, environment: word(&environment)?, entry })
         };
         query.all_as(ended).await
     }

@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
-use evidence_core::directory::{Directory, Name, Needed, RecordRef};
 use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Node};
+use evidence_core::name_index::{Name, NameIndex, Needed, RecordRef};
 use evidence_core::queue::{Outcome, Reply};
 use evidence_core::store::{Entry, Recorder, ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::{Import, older_entries};
-use evidence_core::{Fact, Guard, Key, StoreError, Write};
+use evidence_core::{Fact, Key, Precondition, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::group_rows::GroupRows;
@@ -42,7 +42,7 @@ pub struct Submission {
     /// The required index of the first fact. Only imports set it.
     first: Option<u64>,
     facts: Vec<EncodedFact>,
-    guards: Vec<Guard>,
+    preconditions: Vec<Precondition>,
     secrets: Vec<(Id, KeyHash)>,
     /// The flows in which the write begins trails or reports artifacts or attestations. Each flow numbers
     /// these.
@@ -57,17 +57,27 @@ pub struct Submission {
 impl Submission {
     async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
-        let Write { org, by, at, facts, guards, secrets } = write;
+        let Write { org, by, at, facts, preconditions, secrets } = write;
         let facts = EncodedFact::all(facts, at, by.to_string()).await?;
         let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
-        Ok(Self { org, begins, first: None, facts, guards, secrets, flows, series, reply })
+        Ok(Self { org, begins, first: None, facts, preconditions, secrets, flows, series, reply })
     }
 
     pub(crate) fn of_import(import: Import, reply: Reply<Vec<Entry>>) -> Self {
         let begins = import.begins_ledger();
         let Import { org, first, facts, secrets, .. } = import;
         let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
-        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, flows, series, reply }
+        Self {
+            org,
+            begins,
+            first: Some(first),
+            facts,
+            preconditions: Vec::new(),
+            secrets,
+            flows,
+            series,
+            reply,
+        }
     }
 
     /// Returns the size of the payloads in bytes.
@@ -203,7 +213,7 @@ impl Prefetch {
     pub fn of(group: &[Submission]) -> Self {
         let mut needed = Needed::default();
         for write in group {
-            needed.add(write.org, &write.guards, write.facts());
+            needed.add(write.org, &write.preconditions, write.facts());
         }
         let Needed { names, revisions } = needed;
         let orgs = group.iter().map(|write| write.org).collect();
@@ -291,7 +301,7 @@ struct Ledger {
 #[derive(Debug, Default)]
 pub struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
-    directory: Directory,
+    name_index: NameIndex,
     rows: RowBuilder,
     ordinals: Ordinals,
     min_writer_version: i64,
@@ -343,12 +353,12 @@ impl Plan {
                 }
                 (NAME, Some(id), alias) => {
                     if let Some(name) = prefetch.names.get(position) {
-                        plan.directory.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
+                        plan.name_index.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
                     }
                 }
                 (RECORD, _, Some(revision)) => {
                     if let Some(record) = prefetch.records.get(position) {
-                        plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
+                        plan.name_index.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
                     }
                 }
                 (VERSION, _, Some(version)) => {
@@ -425,7 +435,7 @@ impl Plan {
         let ledger = self.ledgers.get(&write.org);
         let size = ledger.map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
-        if !in_place || !self.directory.admits(write.org, &write.guards, write.facts()) {
+        if !in_place || !self.name_index.admits(write.org, &write.preconditions, write.facts()) {
             return Err(StoreError::Conflict);
         }
         let last = ledger.map(|ledger| ledger.at);
@@ -464,7 +474,7 @@ impl Plan {
             let row = vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.into()];
             self.rows.push(TableWrite::Node, row);
         }
-        self.directory.apply(write.org, fact, index);
+        self.name_index.apply(write.org, fact, index);
         self.rows.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
         Ok(Entry { index, leaf_hash })
     }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::Fact;
 use evidence_core::auth::KeyHash;
-use evidence_core::directory::{Name, NameChanges};
 use evidence_core::fact::Denoted;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::name::Fingerprint;
+use evidence_core::name_index::{Name, NameChanges};
 use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use serde::Serialize;

@@ -8,8 +8,8 @@ use crate::tables::TableWrite;
 
 /// Locks the heads `$1` and updates them if their sizes are unchanged (compare-and-swap). The heads are
 /// locked in the order of their organizations, so two servers cannot deadlock. The size suffices as a
-/// precondition: every fact that a guard depends on changes only with the ledger of its organization. Names
-/// of organizations and users are global, so unique indexes protect them.
+/// precondition: every fact that a precondition depends on changes only with the ledger of its organization.
+/// Names of organizations and users are global, so unique indexes protect them.
 ///
 /// The swap also fails in two other cases. A newer program may have excluded the version `$5` of this program
 /// from writing. Or the tables were rebuilt since the prefetch, when the rebuild count was `$6`; the

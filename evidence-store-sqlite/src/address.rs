@@ -18,7 +18,7 @@ pub(crate) struct Address {
 impl Address {
     /// Parses `sqlite://path?parameters`.
     pub(crate) fn read(url: &str) -> Result<Self, ConnectError> {
-        let bad = || ConnectError::BadUrl;
+        let bad = || ConnectError::InvalidUrl;
         if url.contains(":memory:") || url.contains("mode=memory") {
             return Err(ConnectError::InMemory);
         }
@@ -121,7 +121,7 @@ mod tests {
             "sqlite://a?nolock=1",
             "sqlite://a?mode=rw#b",
         ] {
-            assert!(matches!(Address::read(url), Err(ConnectError::BadUrl)), "{url}");
+            assert!(matches!(Address::read(url), Err(ConnectError::InvalidUrl)), "{url}");
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn rows(
     key: impl FnMut(Id) -> rusqlite::Result<i64>,
 ) -> rusqlite::Result<Vec<Row>> {
     #[cfg(test)]
-    crate::plans::note(sql);
+    crate::statements_run::note(sql);
     let mut statement = connection.prepare_cached(sql)?;
     bind(&mut statement, values, key)?;
     let columns = statement.column_count();
@@ -114,7 +114,7 @@ pub(crate) fn execute(
     mut key: impl FnMut(Id) -> rusqlite::Result<i64>,
 ) -> rusqlite::Result<()> {
     #[cfg(test)]
-    crate::plans::note(sql);
+    crate::statements_run::note(sql);
     let mut statement = connection.prepare_cached(sql)?;
     for row in rows {
         bind(&mut statement, row, &mut key)?;

@@ -13,42 +13,30 @@ use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
     BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement,
 };
-use rusqlite::config::DbConfig;
-use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags, types};
 use tokio::task::spawn_blocking;
-use tracing::Level;
 
 use crate::address::Address;
 use crate::bind::{QueryTexts, key_of, rows};
 use crate::clock::SteadyClock;
+use crate::connection::{CACHE_SIZE, connection};
 use crate::error::{ConnectError, store_error};
 use crate::file::{OpenFile, make_private, warn_unless_private};
 use crate::last_write::LastWrite;
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::readers::Readers;
-use crate::scratch::ScratchDatabase;
+use crate::scratch::{ScratchDatabase, block_on};
 use crate::writer::{Job, Writer};
-
-/// The time that a statement waits for another process's lock.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The size in bytes to which a checkpoint truncates the write-ahead log.
 const WAL_SIZE_LIMIT: i64 = 64 << 20;
-
-/// The page cache of a connection, negative for KiB, as in the pragma. SQLite's default of 2 MB is less than
-/// a large report looks up.
-pub(crate) const CACHE_SIZE: i64 = -(8 << 10);
-
-/// The number of prepared statements that a connection caches.
-const STATEMENTS: usize = 128;
 
 /// Options for opening a store. Create them with `..Options::default()`, so that a new field is not a
 /// breaking change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The time that a query waits for a free connection before it fails as unavailable. A long query first
-    /// waits up to the same time for its organization's share, so at most twice this time in total. Default:
+    /// waits up to the same time for its organization's limit, so at most twice this time in total. Default:
     /// 5 seconds.
     pub acquire_timeout: Duration,
     /// The time that a write waits in the queue before it fails as unavailable. A write that failed this way
@@ -296,40 +284,6 @@ impl Driver for Sqlite {
         self.readers.close().await;
         self.queue.stop(Job::Stop).await;
     }
-}
-
-/// Runs a future that never waits for anything but its own thread.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    futures_util::FutureExt::now_or_never(future).expect("no statement of SQLite is waited for")
-}
-
-/// Opens a connection to the file, which must exist unless `flags` allow its creation.
-pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let always = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_URI
-        // A connection is never shared between threads.
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(file, always | flags)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection.pragma_update(None, "foreign_keys", "OFF")?;
-    // Otherwise SQLite may plan a statement again for each bound value.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    if tracing::enabled!(Level::TRACE) {
-        trace(&mut connection)?;
-    }
-    Ok(connection)
-}
-
-/// Logs each statement, without its values, when SQLite begins to execute it.
-fn trace(connection: &mut Connection) -> rusqlite::Result<()> {
-    let file = connection.path().unwrap_or_default().to_owned();
-    let log = move |event: TraceEvent<'_>| {
-        if let TraceEvent::Stmt(_, sql) = event {
-            tracing::trace!(file, sql);
-        }
-    };
-    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(log))
 }
 
 #[cfg(test)]

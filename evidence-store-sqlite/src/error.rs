@@ -13,7 +13,7 @@ pub enum ConnectError {
     /// The address is invalid. The message does not repeat it, because it may be the address of another
     /// database, with a password.
     #[error("the address is not that of an SQLite file: write it as sqlite://evidence.db")]
-    BadUrl,
+    InvalidUrl,
     /// The path of the file is not UTF-8.
     #[error("'{file}' is not UTF-8: give the file and its directories names that are")]
     PathNotText {
@@ -139,7 +139,7 @@ impl ConnectError {
         let file = file.display().to_string();
         match primary_code(&source) {
             // SQLite parses addresses itself, and has no specific code for an invalid one.
-            Some(ffi::SQLITE_ERROR) => Self::BadUrl,
+            Some(ffi::SQLITE_ERROR) => Self::InvalidUrl,
             Some(ffi::SQLITE_NOTADB) => Self::NotADatabase { file, source },
             _ => Self::Open { file, source },
         }

@@ -26,6 +26,7 @@
 mod address;
 mod bind;
 mod clock;
+mod connection;
 mod db;
 mod error;
 mod file;
@@ -35,6 +36,9 @@ mod migrate;
 mod plans;
 mod readers;
 mod scratch;
+#[cfg(test)]
+mod statements_run;
+mod steps;
 mod writer;
 
 pub use db::{Options, Sqlite, SqliteStore};

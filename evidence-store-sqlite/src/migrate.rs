@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, Rederivation, Step, latest, writers_are_consistent};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 
-use crate::db::{BUSY_TIMEOUT, block_on};
+use crate::connection::BUSY_TIMEOUT;
 use crate::error::{ConnectError, store_error};
-use crate::scratch::ScratchDatabase;
+use crate::scratch::{ScratchDatabase, block_on};
+use crate::steps::{DONE, TABLE, advance};
 
 /// The migrations up to the current version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
@@ -26,32 +27,12 @@ const _: () = assert!(
 const TABLE_EXISTS: &str =
     "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_evidence_migrations')";
 
-/// `rederived_through_org` is the last organization whose tables were rederived, until all are.
-const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS _evidence_migrations (
-        version               INTEGER NOT NULL PRIMARY KEY,
-        min_writer_version    INTEGER NOT NULL,
-        steps_done            INTEGER NOT NULL,
-        rederived_through_org INTEGER,
-        done                  INTEGER NOT NULL
-    ) STRICT";
-
 /// Selects the last version that was begun, the last that is done, and the oldest whose programs may write.
 const VERSION: &str = "
     SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(min_writer_version), 0)
     FROM _evidence_migrations";
 
-const BEGUN: &str = "
-    INSERT INTO _evidence_migrations (version, min_writer_version, steps_done, done) VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING";
-
-const STEPS: &str = "SELECT steps_done FROM _evidence_migrations WHERE version = $1 AND NOT done";
-
-// Numbered explicitly: SQLite numbers named parameters in the order of their first use in the text.
-const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps_done = ?2 WHERE version = ?1";
-
 const BEHIND: &str = "SELECT version FROM _evidence_migrations WHERE NOT done";
-
-const DONE: &str = "UPDATE _evidence_migrations SET done = 1 WHERE version <= $1";
 
 /// Selects the oldest version whose programs may write.
 pub(crate) const MIN_WRITER_VERSION: &str =
@@ -118,45 +99,11 @@ pub(crate) fn migrate(
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed(known))
 }
 
-/// Creates the tables of the latest version in an empty database.
-pub(crate) fn make(connection: &mut Connection, migrations: &[Migration]) -> rusqlite::Result<()> {
-    connection.execute_batch(TABLE)?;
-    for (version, migration) in (1..).zip(migrations) {
-        advance(connection, version, migration)?;
-    }
-    connection.execute(DONE, [latest(migrations)]).map(drop)
-}
-
-/// Runs the steps to a version, each in its own transaction.
-fn advance(connection: &mut Connection, version: i64, migration: &Migration) -> rusqlite::Result<()> {
-    loop {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute(BEGUN, [version, migration.min_writer_version])?;
-        let steps = transaction.query_row(STEPS, [version], |row| row.get::<_, i64>(0)).optional()?;
-        // The version is done, perhaps by another program.
-        let Some(steps) = steps else { return Ok(()) };
-        match usize::try_from(steps).ok().and_then(|steps| migration.steps.get(steps)) {
-            None => return transaction.commit(),
-            Some(Step::Sql(sql)) => step(&transaction, sql, version, steps)?,
-            Some(Step::Index { name, on }) => {
-                step(&transaction, &format!("CREATE INDEX IF NOT EXISTS {name} ON {on}"), version, steps)?;
-            }
-            Some(Step::RederiveTables(_)) => step(&transaction, "", version, steps)?,
-        }
-        transaction.commit()?;
-    }
-}
-
 /// Returns the tables to rederive for all versions that are not done, in the form of the latest version.
 fn due(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<Rederivation> {
     let behind: Vec<i64> =
         connection.prepare(BEHIND)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     Ok(Rederivation::due(migrations, &behind))
-}
-
-fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> rusqlite::Result<()> {
-    transaction.execute_batch(sql)?;
-    transaction.execute(STEP_DONE, [version, steps + 1]).map(drop)
 }
 
 /// Rederives tables from the ledgers. The work waits for nothing but this thread.

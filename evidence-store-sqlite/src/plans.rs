@@ -2,22 +2,17 @@
 //! statements are those that the conformance checks run, so new queries are covered without a list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use evidence_core::conformance::checks;
+use evidence_conformance::checks;
 use evidence_core::store::Store;
 use rusqlite::{Connection, OpenFlags, StatementStatus, ToSql};
 
-use crate::db::{Sqlite, connection};
-use crate::migrate::{MIGRATIONS, make};
-
-/// The statements that ran in this process.
-static RUN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// Records a statement.
-pub(crate) fn note(sql: &str) {
-    RUN.lock().unwrap_or_else(PoisonError::into_inner).insert(sql.to_owned());
-}
+use crate::connection::connection;
+use crate::db::Sqlite;
+use crate::migrate::MIGRATIONS;
+use crate::statements_run::RUN;
+use crate::steps::make;
 
 /// Statements that read more than they return: a part of the statement, the step, and the reason.
 const EXCEPTIONS: [(&str, &str, &str); 35] = [

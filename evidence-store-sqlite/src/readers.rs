@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evidence_core::id::Id;
+use evidence_core::limiter::{FairSemaphore, Tenant, UNLIMITED};
 use evidence_core::queue::Refused;
-use evidence_core::shares::Shares;
 use evidence_core::store::StoreResult;
 use rusqlite::{Connection, OpenFlags, ffi};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::db::{CACHE_SIZE, connection};
+use crate::connection::{CACHE_SIZE, connection};
 use crate::error::{Busy, primary_code, store_error};
 use crate::file::OpenFile;
 
@@ -33,15 +33,15 @@ pub(crate) struct Readers {
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
-    /// The shares of long queries: they leave connections for short queries, and for other organizations.
-    shares: Shares,
+    /// Limits long queries, so that connections are left for short queries and for other organizations.
+    long_queries: FairSemaphore<Tenant>,
 }
 
 impl Readers {
     pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
-        let shares = Shares::new(READERS);
-        Self { opened, acquire_timeout, idle: Mutex::default(), permits, shares }
+        let long_queries = FairSemaphore::for_long_queries(READERS);
+        Self { opened, acquire_timeout, idle: Mutex::default(), permits, long_queries }
     }
 
     /// Returns the file of the store.
@@ -63,7 +63,7 @@ impl Readers {
     }
 
     /// Runs a statement over a connection and decodes its rows. A query that is `long`, or turns out to be,
-    /// runs on a thread for slow work, within the share of this organization. Other queries run on the
+    /// runs on a thread for slow work, within the limit of this organization. Other queries run on the
     /// current thread.
     pub(crate) async fn read<R, T>(
         self: &Arc<Self>,
@@ -84,12 +84,13 @@ impl Readers {
                 return read(found.map_err(store_error)?);
             }
         }
-        let share = self.shares.take(org, self.acquire_timeout).await.ok_or(Busy)?;
+        let deadline = Instant::now() + self.acquire_timeout;
+        let long_permit = self.long_queries.acquire(org, UNLIMITED, deadline).await.map_err(|_| Busy)?;
         let permit = self.permit().await?;
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
             let rows = readers.with_connection(|connection| rows(connection));
-            drop((permit, share));
+            drop((permit, long_permit));
             read(rows.map_err(store_error)?)
         });
         answer.await.map_err(|_| Refused::Closed)?
@@ -165,8 +166,8 @@ mod tests {
             store.driver().read(count, read).await.map(|(count,)| count)
         };
         let mut taken = Vec::new();
-        while let Some(share) = store.driver().readers.shares.take(None, Duration::ZERO).await {
-            taken.push(share);
+        while let Ok(permit) = store.driver().readers.long_queries.acquire(None, 0, Instant::now()).await {
+            taken.push(permit);
         }
         // The statement is prepared once, and its steps are counted since then.
         for _ in 0..100 {

@@ -11,10 +11,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::address::Address;
 use crate::bind::{execute, rows};
-use crate::db::{BUSY_TIMEOUT, connection};
+use crate::connection::{BUSY_TIMEOUT, connection};
 use crate::error::store_error;
 use crate::last_write::LastWrite;
-use crate::migrate::make;
+use crate::steps::make;
 
 /// The maximum time that readers may delay the reset of the write-ahead log. Writers wait meanwhile.
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(50);
@@ -36,6 +36,11 @@ impl ScratchDatabase {
         connection.execute_batch("PRAGMA stored.synchronous = FULL")?;
         Ok(Self { connection, migrations, last_write: LastWrite::beside(&Address::path_of(file)) })
     }
+}
+
+/// Runs a future that never waits for anything but its own thread.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(future).expect("no statement of SQLite is waited for")
 }
 
 /// Returns a key that matches no row, because sessions do not bind organizations by id.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use evidence_core::conformance;
 use evidence_core::transfer::Transfer;
 use evidence_store_sqlite::{Options, Sqlite};
 
@@ -16,7 +15,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 fn main() -> ExitCode {
     let directory = tempfile::tempdir().unwrap();
     let files = AtomicU32::new(0);
-    conformance::main_with_transfer(move || {
+    evidence_conformance::main_with_transfer(move || {
         let number = files.fetch_add(1, Ordering::Relaxed);
         let file = directory.path().join(format!("{number}.db"));
         let options =

@@ -263,7 +263,7 @@ async fn an_address_is_decoded_once() {
     }
     for name in ["a.db#part", "a%zz.db", "a%00b.db", "a.db?nonsense=1", "a.db?mode=nonsense"] {
         let refused = SqliteStore::connect(&address(name)).await.unwrap_err();
-        assert!(matches!(refused, ConnectError::BadUrl), "{name}: {refused}");
+        assert!(matches!(refused, ConnectError::InvalidUrl), "{name}: {refused}");
     }
     assert_eq!(
         std::fs::read_dir(directory.path())

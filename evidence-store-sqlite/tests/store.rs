@@ -22,7 +22,7 @@ use evidence_core::store::{LedgerStore, Recorder, StoreResult};
 use evidence_core::tags::{TagFilter, Tags};
 use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
-use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
+use evidence_core::{Entry, Evidence, Fact, Key, Precondition, Settings, StoreError, Write};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{ConnectError, Options, Sqlite, SqliteStore};
 use tempfile::TempDir;
@@ -74,8 +74,8 @@ impl Bench {
         }
     }
 
-    fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
-        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, guards, secrets: Vec::new() }
+    fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
+        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, preconditions, secrets: Vec::new() }
     }
 
     async fn create(&self, flow: &Flow) -> StoreResult<Vec<Entry>> {
@@ -114,8 +114,8 @@ async fn a_name_is_taken_once_however_many_race_for_it() {
         let mut racers = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let flow = bench.flow(&name);
-            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
-            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
+            let precondition = Precondition::Vacant(Key::Flow(flow.name.clone()));
+            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![precondition]);
             let store = bench.store.clone();
             racers.spawn(async move { store.record(write).await });
         }
@@ -503,7 +503,7 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     let refused = async |url: &str| SqliteStore::connect(url).await.unwrap_err();
     assert!(matches!(refused("sqlite::memory:").await, ConnectError::InMemory));
     for url in ["sqlite://a?mode=nonsense", "postgres://localhost/evidence", "evidence.db"] {
-        assert!(matches!(refused(url).await, ConnectError::BadUrl), "{url}");
+        assert!(matches!(refused(url).await, ConnectError::InvalidUrl), "{url}");
     }
     // This file system layer has no shared memory for a log, so SQLite keeps another journal mode.
     let unsafely = format!("sqlite://{}/dotfile.db?vfs=unix-dotfile", directory.path().display());

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
-use evidence_core::conformance::{self, Check};
+use evidence_conformance::{self, Check};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{FsckReport, Sqlite};
 
@@ -158,7 +158,7 @@ fn damage(file: &Path, dice: &mut Dice) {
 #[tokio::test]
 async fn an_organization_is_made_again_for_as_long_as_it_is_recognized() {
     let directory = tempfile::tempdir().unwrap();
-    let checks = conformance::checks();
+    let checks = evidence_conformance::checks();
     let two = checks.iter().find(|check| check.name.ends_with("flows_by_id_pass_over_unknown_ids")).unwrap();
     for (number, (change, is_recognized)) in [
         ("key = key + 1", true),
@@ -208,7 +208,7 @@ async fn numbers_with_a_gap_are_named_and_given_again() {
     .into_iter()
     .enumerate()
     {
-        let check = conformance::checks().into_iter().find(|one| one.name.ends_with(check)).unwrap();
+        let check = evidence_conformance::checks().into_iter().find(|one| one.name.ends_with(check)).unwrap();
         let file = directory.path().join(format!("{number}.db"));
         let store = Arc::new(Sqlite::open(&file).await.unwrap());
         (check.run)(store.clone()).await.unwrap();
@@ -233,7 +233,7 @@ async fn numbers_with_a_gap_are_named_and_given_again() {
 async fn the_tables_follow_from_the_ledger_and_whatever_is_lost_of_them_is_made_again() {
     let directory = tempfile::tempdir().unwrap();
     let (mut dice, mut mended) = (Dice(seed()), 0);
-    for (number, check) in conformance::checks().into_iter().enumerate() {
+    for (number, check) in evidence_conformance::checks().into_iter().enumerate() {
         let file = directory.path().join(format!("{number}.db"));
         filled(&check, &file).await;
         let report = sound(&check, &file).await;
@@ -275,7 +275,7 @@ fn tamper(file: &Path, dice: &mut Dice) -> String {
 #[tokio::test]
 async fn every_tampering_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    let (checks, mut stores) = (conformance::checks(), BTreeMap::new());
+    let (checks, mut stores) = (evidence_conformance::checks(), BTreeMap::new());
     let mut dice = Dice(seed());
     let (mut tampered, mut unnoticed) = (0, Vec::new());
     while tampered < tamperings() {

@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use evidence_core::conformance;
 use evidence_core::transfer::{CopyError, CopyProgress, Side, Summary, Transfer, copy};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{Sqlite, SqliteStore};
@@ -37,7 +36,7 @@ async fn poll_and_drop<T>(future: impl Future<Output = T>, polls: u32) -> Option
 #[tokio::test]
 async fn whatever_was_recorded_has_the_same_rows_in_a_copy() {
     let directory = tempfile::tempdir().unwrap();
-    for (number, check) in conformance::checks().into_iter().enumerate() {
+    for (number, check) in evidence_conformance::checks().into_iter().enumerate() {
         let source = open(directory.path(), number).await;
         (check.run)(source.clone()).await.unwrap();
         let target = open(directory.path(), format!("{number}-copy")).await;
@@ -55,7 +54,8 @@ async fn whatever_was_recorded_has_the_same_rows_in_a_copy() {
 async fn a_copy_that_is_broken_off_anywhere_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let source = open(directory.path(), "source").await;
-    let grown = conformance::checks().into_iter().find(|check| check.name.ends_with("growth_can_be_proved"));
+    let grown =
+        evidence_conformance::checks().into_iter().find(|check| check.name.ends_with("growth_can_be_proved"));
     (grown.unwrap().run)(source.clone()).await.unwrap();
     let target = open(directory.path(), "target").await;
     let mut polls = 1;
@@ -77,8 +77,9 @@ async fn a_copy_that_is_broken_off_anywhere_goes_on() {
 async fn what_the_entries_name_is_copied_where_the_rows_that_say_so_are_lost() {
     let directory = tempfile::tempdir().unwrap();
     let source = open(directory.path(), "source").await;
-    let attached =
-        conformance::transfer_checks().into_iter().find(|check| check.name.ends_with("come_by_digest"));
+    let attached = evidence_conformance::transfer_checks()
+        .into_iter()
+        .find(|check| check.name.ends_with("come_by_digest"));
     (attached.unwrap().run)(source.clone()).await.unwrap();
     let rows = Connection::open(directory.path().join("source.db")).unwrap();
     assert_eq!(rows.execute("DELETE FROM attachment", []).unwrap(), 5);
@@ -93,7 +94,9 @@ async fn what_the_entries_name_is_copied_where_the_rows_that_say_so_are_lost() {
 async fn damage_in_one_organization_keeps_no_other() {
     let directory = tempfile::tempdir().unwrap();
     let source = open(directory.path(), "source").await;
-    let two = conformance::transfer_checks().into_iter().find(|check| check.name.ends_with("come_by_digest"));
+    let two = evidence_conformance::transfer_checks()
+        .into_iter()
+        .find(|check| check.name.ends_with("come_by_digest"));
     (two.unwrap().run)(source.clone()).await.unwrap();
     let organizations = source.organizations(None, 10).await.unwrap();
     let rows = Connection::open(directory.path().join("source.db")).unwrap();

@@ -1,4 +1,4 @@
-//! Authentication: the credential in the request's headers, or the caller that a host names.
+//! Authentication: the credential in the request's headers, or the caller from the host.
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-/// Says who calls, for hosts with tokens or sessions of their own; given to
+/// Identifies callers for hosts with their own tokens or sessions; see
 /// [`EvidenceApi::authenticated_by`](crate::EvidenceApi::authenticated_by).
 ///
 /// ```
@@ -19,7 +19,7 @@ use http::request::Parts;
 /// use evidence_tower::Authenticator;
 /// use http::request::Parts;
 ///
-/// /// People come through a proxy that has checked who they are.
+/// /// Trusts a proxy that has authenticated the user.
 /// struct BehindProxy {
 ///     evidence: Evidence,
 /// }
@@ -35,16 +35,16 @@ use http::request::Parts;
 /// ```
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// The caller of the request with this head. Returns `None` to fall back to the API key in the `Authorization` header;
-    /// `request.uri` is relative to the mount point.
+    /// Returns the caller of the request with this head. Returns `None` to fall back to the API key in the
+    /// `Authorization` header. `request.uri` is relative to the mount point.
     ///
     /// # Errors
-    /// [`Error::Unauthenticated`] for an invalid credential; there is no fallback then.
+    /// [`Error::Unauthenticated`] for an invalid credential. There is no fallback then.
     async fn authenticate(&self, request: &Parts) -> Result<Option<Principal>>;
 }
 
-/// The caller whom the one `Authorization` header names. Basic is accepted only if `basic` is set: its user name is the
-/// key, its password is ignored.
+/// Returns the caller of the `Authorization` header. Basic is accepted only if `basic` is set: its user name
+/// is the key, and its password is ignored.
 pub(crate) async fn authenticate<S: EvidenceService>(
     service: &S,
     headers: &HeaderMap,
@@ -61,7 +61,8 @@ pub(crate) async fn authenticate<S: EvidenceService>(
     }
 }
 
-/// Scheme and value; `None` when there are several headers, for it is unclear which of them counts.
+/// Returns the scheme and the value. Returns `None` for several headers, because it is unclear which of them
+/// counts.
 fn authorization(headers: &HeaderMap) -> Option<(&str, &str)> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?;

@@ -1,23 +1,22 @@
-//! Reading a request's body, as far as an operation wants it and within its limits.
+//! Reads request bodies, of the kind that an operation needs and within its limits.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use evidence_core::admission::RequestBudget;
-use evidence_core::budget::Reservation;
-use evidence_core::compute::Refused;
 use evidence_core::operation::{BodyKind, Raw, RawBody};
-use evidence_core::spool::{IN_MEMORY, SpillBuffer};
-use evidence_core::{Error, Limits, Result, StoreError};
+use evidence_core::spill_buffer::IN_MEMORY;
+use evidence_core::{Error, Limits, Result};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Limited};
 
+use crate::gathering::{BODY, Gathering, Loaded, broken_off, spill_error};
 use crate::{BoxError, multipart};
 
-/// A body that has not been read yet, and the headers that describe it.
+/// A body that was not read yet, with the headers that describe it.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     content_type: Option<String>,
@@ -30,14 +29,14 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// `Content-Length`, else the size hint, in bytes.
+/// Returns the `Content-Length`, otherwise the size hint, in bytes.
 pub(crate) fn declared_length(headers: &HeaderMap, body: &impl Body) -> u64 {
     let length = text(headers, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     length.unwrap_or_else(|| body.size_hint().lower())
 }
 
 impl Incoming {
-    /// The body of a request with these headers.
+    /// Creates the body of a request with these headers.
     pub(crate) fn new(headers: &HeaderMap, body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
         Self {
             content_type: text(headers, &CONTENT_TYPE),
@@ -48,8 +47,9 @@ impl Incoming {
         }
     }
 
-    /// Reads a body of this kind; `limit`, in bytes, applies to the JSON of a form, else to the whole. What is loaded of it into
-    /// memory is reserved in the request's budget. The future is boxed here, so that it is compiled once and not per operation.
+    /// Reads a body of this kind. `limit`, in bytes, applies to the JSON of a form, otherwise to the whole
+    /// body. Memory for loaded content is reserved in the request's budget. The future is boxed here, so that
+    /// it is compiled once and not per operation.
     pub(crate) fn read(
         self,
         kind: BodyKind,
@@ -71,7 +71,7 @@ impl Incoming {
             BodyKind::Empty => Ok((RawBody::Empty, None)),
             BodyKind::Json => self.json(limit, &budget).await,
             BodyKind::Raw => self.raw(limit, &budget).await,
-            // Read as an empty form, so that the error names the missing part (400, not 415).
+            // Treated as an empty form, so that the error names the missing part (400, not 415).
             BodyKind::Form(_) if !self.is("multipart/form-data") => Ok((RawBody::Empty, None)),
             BodyKind::Form(parts) => {
                 self.check_headers(multipart::whole_limit(&limits), &budget)?;
@@ -81,23 +81,24 @@ impl Incoming {
         }
     }
 
-    /// Whether the content type is `media_type`, whatever its parameters.
+    /// Returns whether the content type is `media_type`, ignoring parameters.
     fn is(&self, media_type: &str) -> bool {
         let essence = self.content_type.as_deref().and_then(|sent| sent.split(';').next());
         essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(media_type))
     }
 
-    /// Checks what the headers say, and reserves temporary space for what is declared before any of it is read.
+    /// Checks the headers, and reserves temporary space for the declared length before reading.
     ///
     /// # Errors
-    /// `TooLarge` by the declared length, else `UnsupportedMediaType` if encoded, else `Overloaded`.
+    /// `TooLarge` for the declared length, then `UnsupportedMediaType` for an encoded body, then
+    /// `Overloaded`.
     fn check_headers(&self, limit: u64, budget: &RequestBudget) -> Result<()> {
         if self.declared_length > limit {
             Err(Error::TooLarge { limit, file: false, part: BODY })
         } else if self.encoded {
             Err(Error::UnsupportedMediaType)
         } else if self.declared_length > IN_MEMORY as u64 {
-            budget.temporary_space().reserve(self.declared_length).map_err(not_spooled)
+            budget.temporary_space().reserve(self.declared_length).map_err(spill_error)
         } else {
             Ok(())
         }
@@ -112,7 +113,7 @@ impl Incoming {
     async fn json(self, limit: u64, budget: &RequestBudget) -> Result<Loaded<RawBody>> {
         self.check_headers(limit, budget)?;
         let readable = self.content_type.is_none() || self.is("application/json");
-        // With another content type only an empty body is accepted.
+        // With another content type, only an empty body is accepted.
         let limit = if readable { limit } else { 0 };
         let (bytes, memory) = match gathered(limited(self.body, limit), limit, budget).await {
             Err(Error::TooLarge { .. }) if !readable => return Err(Error::UnsupportedMediaType),
@@ -122,49 +123,7 @@ impl Incoming {
     }
 }
 
-/// What was loaded into memory, and the reservation of that memory, to be kept until the request is answered.
-pub(crate) type Loaded<T> = (T, Option<Reservation>);
-
-/// The name of a body that is too large, as errors give it.
-pub(crate) const BODY: &str = "body";
-
-/// A text that is being received. A long one lies in a temporary file until all of it is there, so that many slow ones cost disk
-/// rather than memory.
-pub(crate) struct Gathering(SpillBuffer);
-
-impl Gathering {
-    /// No text yet.
-    pub(crate) fn new(budget: &RequestBudget) -> Self {
-        Self(SpillBuffer::new(budget.temporary_space().clone()))
-    }
-
-    /// The bytes received so far.
-    pub(crate) const fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    /// Takes the next piece.
-    pub(crate) async fn push(&mut self, piece: &[u8]) -> Result<()> {
-        self.0.push(piece).await.map_err(not_spooled)
-    }
-
-    /// Loads the whole text into memory, once there is room for it.
-    pub(crate) async fn load(mut self, budget: &RequestBudget) -> Result<Loaded<Bytes>> {
-        if let Some(short) = self.0.take_memory() {
-            return Ok(short);
-        }
-        let size = self.size();
-        let mut content = self.0.finish().await.map_err(not_spooled)?;
-        let memory = budget.memory_for(size).await?;
-        let mut whole = BytesMut::with_capacity(usize::try_from(size).unwrap_or_default());
-        while let Some(piece) = content.next().await.map_err(not_spooled)? {
-            whole.extend_from_slice(&piece);
-        }
-        Ok((whole.freeze(), Some(memory)))
-    }
-}
-
-/// The whole of a body that is limited to so many bytes.
+/// Returns a complete body of at most `limit` bytes.
 async fn gathered(
     mut body: UnsyncBoxBody<Bytes, BoxError>,
     limit: u64,
@@ -180,34 +139,9 @@ async fn gathered(
     text.load(budget).await
 }
 
-/// The error of a body that cannot be spooled: the tenant's temporary space is used up, or the disk for temporary files is full
-/// or away.
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(crate) fn not_spooled(source: std::io::Error) -> Error {
-    if source.kind() == std::io::ErrorKind::QuotaExceeded {
-        return Refused::Disk.into();
-    }
-    StoreError::Unavailable(format!("what is received cannot be held: {source}").into()).into()
-}
-
-/// At most so many bytes of a body.
+/// Limits a body to this many bytes.
 fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> UnsyncBoxBody<Bytes, BoxError> {
     Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
-}
-
-/// A body that ended early: for its length, by a limit of ours or of the host's, or because the client left.
-pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
-    if error.is::<LengthLimitError>() {
-        Error::TooLarge { limit, file: false, part: BODY }
-    } else {
-        tracing::debug!(%error, "a request body broke off");
-        incomplete()
-    }
-}
-
-/// The error of a body of which only the beginning came.
-pub(crate) fn incomplete() -> Error {
-    Error::invalid("body", "The body broke off")
 }
 
 #[cfg(test)]
@@ -217,6 +151,7 @@ mod tests {
 
     use super::*;
     use evidence_core::admission::Admission;
+    use evidence_core::compute::Refused;
     use http_body_util::{Full, StreamBody};
 
     const LIMIT: usize = 32;
@@ -286,7 +221,7 @@ mod tests {
         let limits = Limits { temporary_space: 8 << 20, ..Limits::default() };
         let admission = Admission::new(&limits);
         let polled = Arc::new(AtomicUsize::new(0));
-        // So many mebibytes, with or without `Content-Length`.
+        // `size` is in mebibytes, with or without `Content-Length`.
         let read = async |tenant: u8, size: usize, declared: Option<&'static str>| {
             let tenant = Some(format!("00000000-0000-0000-0000-0000000{tenant}").parse().unwrap());
             let counter = Arc::clone(&polled);
@@ -303,14 +238,14 @@ mod tests {
         let (first, held) = read(1, 3, Some("3145728")).await;
         assert!(first.is_ok());
         let before = polled.load(Ordering::Relaxed);
-        // The share of a tenant is 4 MiB.
+        // Each tenant may use 4 MiB.
         let (refused, _) = read(1, 3, Some("3145728")).await;
         assert!(matches!(refused, Err(Error::Overloaded(Refused::Disk))), "{refused:?}");
         assert_eq!(polled.load(Ordering::Relaxed), before);
         let (refused, _) = read(1, 3, None).await;
         assert!(matches!(refused, Err(Error::Overloaded(Refused::Disk))), "{refused:?}");
         assert!(polled.load(Ordering::Relaxed) < before + 3);
-        // Another one has a share of its own: half of what the first leaves.
+        // Another tenant has its own limit: half of the rest.
         assert!(read(2, 2, Some("2097152")).await.0.is_ok());
         drop((first, held));
         assert!(read(1, 3, Some("3145728")).await.0.is_ok());
@@ -325,7 +260,7 @@ mod tests {
             let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
             Incoming::new(&HeaderMap::new(), body).read(BodyKind::Json, 2 << 20, &limits, &budget).await
         };
-        // Each takes four times its length, of eight mebibytes.
+        // Each body takes four times its length, of eight mebibytes.
         let (first, _second) = (read().await.unwrap(), read().await.unwrap());
         let refused = read().await;
         assert!(matches!(refused, Err(Error::Overloaded(Refused::Memory))), "{refused:?}");

@@ -1,5 +1,5 @@
-//! Error responses: the status of the error's kind, a message, and the fields that are wrong. Causes go to the log, never to
-//! the caller.
+//! Error responses: the status, a message, and the errors by field. Causes are logged, and never sent to the
+//! caller.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,29 +13,33 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::reply::{self, ReplyBody};
-use crate::route::NameWithSlash;
 
-/// Why a request is answered with an error.
+/// The reason for an error response.
 #[derive(Debug)]
 pub(crate) enum ErrorResponse {
-    /// The path and the query are longer than the API takes.
+    /// The path and the query are too long.
     LongUrl,
     /// No operation has this path.
     UnknownPath,
-    /// An operation would have this path, if a name could contain slashes.
-    SlashInName(NameWithSlash),
-    /// Some do, but not with this method.
+    /// An operation would have this path if names could contain slashes.
+    SlashInName {
+        /// The parameter with slashes in its value.
+        parameter: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Operations have this path, but not with this method.
     WrongMethod {
-        /// The methods they have, for `Allow`.
+        /// The methods of this path, for `Allow`.
         allow: String,
     },
-    /// The operation was refused, or failed.
+    /// The operation failed.
     Failed(Error),
     /// Writes cannot succeed, for this reason.
     NotReady(Error),
-    /// Something panicked; the panic hook has logged where.
+    /// A handler panicked. The panic hook has logged the location.
     Panicked,
-    /// An answer broke off before any of it was sent; the log says why.
+    /// A response failed before any of it was sent. The cause was logged.
     #[cfg(feature = "rocket")]
     BrokeOff,
 }
@@ -46,20 +50,20 @@ impl From<Error> for ErrorResponse {
     }
 }
 
-/// The header of a 503 to a write that says whether the write happened.
+/// The header of a 503 to a write, with the outcome of the write.
 const WRITE_OUTCOME: HeaderName = HeaderName::from_static("evidence-write-outcome");
 
-/// Whether a write happened that is answered with 503.
+/// The outcome of a write with status 503.
 #[derive(Debug, Clone, Copy)]
 enum WriteOutcome {
-    /// It did not, and never will.
+    /// Nothing was recorded, and nothing will be.
     NotWritten,
-    /// It may have, or may still, in part or as a whole.
+    /// The write may have been recorded, or may still be, in part or as a whole.
     Unknown,
 }
 
 impl WriteOutcome {
-    /// The value of [`WRITE_OUTCOME`].
+    /// Returns the value of [`WRITE_OUTCOME`].
     const fn value(self) -> &'static str {
         match self {
             Self::NotWritten => "not-written",
@@ -75,7 +79,7 @@ impl WriteOutcome {
     }
 }
 
-/// Status, message and `errors` of a response.
+/// The status, the message and the `errors` of a response.
 type ErrorParts = (StatusCode, Cow<'static, str>, FieldErrors);
 
 fn plain(status: StatusCode, message: &'static str) -> ErrorParts {
@@ -83,7 +87,7 @@ fn plain(status: StatusCode, message: &'static str) -> ErrorParts {
 }
 
 impl ErrorResponse {
-    /// The response, in the JSON form that every error has, to a request with this method.
+    /// Returns the response to a request with this method, as JSON like every error.
     pub(crate) fn into_response(self, method: &Method, wording: Wording) -> Response<ReplyBody> {
         let (status, mut message, errors) = self.parts(wording);
         self.log(status);
@@ -107,7 +111,7 @@ impl ErrorResponse {
         response
     }
 
-    /// For a write that is answered with 503.
+    /// Returns the outcome of a write with status 503.
     fn write_outcome(&self, method: &Method, status: StatusCode) -> Option<WriteOutcome> {
         if status != StatusCode::SERVICE_UNAVAILABLE || matches!(*method, Method::GET | Method::HEAD) {
             return None;
@@ -122,7 +126,7 @@ impl ErrorResponse {
         match self {
             Self::LongUrl => plain(StatusCode::URI_TOO_LONG, "URL too long"),
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
-            Self::SlashInName(name) => slash_in_name(name),
+            Self::SlashInName { parameter, value } => slash_in_name(parameter, value),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => parts(error, wording),
             Self::NotReady(error) => not_ready(error),
@@ -160,7 +164,7 @@ impl ErrorResponse {
             Self::Failed(_)
             | Self::LongUrl
             | Self::UnknownPath
-            | Self::SlashInName(_)
+            | Self::SlashInName { .. }
             | Self::WrongMethod { .. } => {}
             #[cfg(feature = "rocket")]
             Self::BrokeOff => {}
@@ -168,19 +172,18 @@ impl ErrorResponse {
     }
 }
 
-/// A path whose slashes split a name: clients send some names without encoding them.
-fn slash_in_name(name: &NameWithSlash) -> ErrorParts {
-    let NameWithSlash { parameter, value, .. } = name;
-    let called = match *parameter {
+/// Returns the error for a path with additional slashes. Clients send some names without encoding them.
+fn slash_in_name(parameter: &str, value: &str) -> ErrorParts {
+    let called = match parameter {
         "env_name" => "environment name".to_owned(),
         parameter => parameter.replace('_', " "),
     };
     let text = format!("{called} '{}' should not contain '/'", beginning(value));
-    let errors = FieldErrors::from_iter([((*parameter).to_owned(), format!("The {text}"))]);
+    let errors = FieldErrors::from_iter([(parameter.to_owned(), format!("The {text}"))]);
     (StatusCode::NOT_FOUND, Cow::Owned(format!("Not found: the {text}")), errors)
 }
 
-/// The first characters of a text.
+/// Returns the first characters of a text.
 fn beginning(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
@@ -188,14 +191,14 @@ fn beginning(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Overload refuses many requests at once.
+/// Throttled, because overload rejects many requests at once.
 static OVERLOADS: LogThrottle = LogThrottle::new(Duration::from_secs(5));
 
-/// Allows one log line per interval and counts the suppressed ones.
+/// Allows one log line per interval, and counts the suppressed ones.
 #[derive(Debug)]
 struct LogThrottle {
     interval: Duration,
-    /// When a line was last allowed, and how many were suppressed since.
+    /// The time of the last allowed line, and the number of lines suppressed since.
     state: Mutex<(Option<Instant>, u64)>,
 }
 
@@ -204,7 +207,8 @@ impl LogThrottle {
         Self { interval, state: Mutex::new((None, 0)) }
     }
 
-    /// How many lines were suppressed since the last one, if one may be logged now.
+    /// Returns whether a line may be logged now: the number of lines suppressed since the last one, or
+    /// `None`.
     fn allow(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, suppressed) = &mut *state;
@@ -229,7 +233,7 @@ fn internal() -> ErrorParts {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
 }
 
-/// What the specification calls a megabyte.
+/// The size of a megabyte in the specification.
 const MEGABYTE: u64 = 1 << 20;
 
 fn parts(error: &Error, wording: Wording) -> ErrorParts {
@@ -266,13 +270,13 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
             (status, Cow::Owned(format!("Service unavailable: {ahead}")), FieldErrors::new())
         }
         (ErrorKind::Unavailable, _) => plain(status, "Service unavailable"),
-        // Damaged records, failed statements, defects; and kinds that core learns before this function does, which are
-        // defects of this function.
+        // Damaged records, failed statements and defects. Also kinds that were added to the core but not
+        // here, which is a defect.
         _ => internal(),
     }
 }
 
-/// An error and its causes, on one line. A cause that ends the error's own text is not repeated.
+/// An error and its causes, on one line. Omits a cause that the error's own text ends with.
 struct Chain<'a>(&'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {

@@ -1,10 +1,10 @@
-//! The evidence API as a [`tower::Service`] over HTTP: it routes, reads bodies, and writes answers, and knows no
-//! resource. Whatever [`evidence_core::api::operations`] lists is served, and what a host adds to it
-//! ([`EvidenceApi::with_operations`]).
+//! The evidence API as a [`tower::Service`] over HTTP. It routes requests, reads bodies and writes responses,
+//! and knows no resources. It serves the operations of [`evidence_core::api::operations`], and those that a
+//! host adds ([`EvidenceApi::with_operations`]).
 //!
-//! [`EvidenceApi`] is the way in. Behind it, a request goes through `route` (which operation), `auth` (who calls),
-//! `parameters` and `body` (what is asked), the [`EvidenceService`], and `reply` or `error` (what is answered). What is
-//! left of its body by then, `unread` reads.
+//! The entry point is [`EvidenceApi`]. A request passes through `route` (the operation), `auth` (the caller),
+//! `parameters` and `body` (the input), the [`EvidenceService`], and `reply` or `error` (the response).
+//! `unread` reads the rest of the body.
 //!
 //! # Features
 //!
@@ -15,6 +15,7 @@
 mod auth;
 mod body;
 mod error;
+mod gathering;
 mod multipart;
 mod openapi;
 mod parameters;
@@ -48,28 +49,28 @@ use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
 use crate::parameters::{IGNORED, Parameters};
-use crate::route::{Call, Found, Routes};
+use crate::route::{Found, Received, Routes, RunToEnd};
 use crate::unread::UnreadBody;
 
 pub use crate::auth::Authenticator;
 pub use crate::openapi::openapi;
 pub use crate::reply::ReplyBody;
 
-/// Any error, as hosts' request bodies have them.
+/// Any error, as in the request bodies of hosts.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request, whatever the host's is.
+/// The body of a request of any host.
 type IncomingBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The path below which the API is served when no host mounts it.
+/// The path of the API on a server without a mount point.
 const PREFIX: &str = "/api/v2";
 
-/// The API over HTTP. Cheap to clone, always ready, and infallible: whatever goes wrong is a response. It needs a tokio
-/// runtime with timers around it.
+/// The API over HTTP. It is cheap to clone, always ready, and infallible: every failure is a response. It
+/// requires a Tokio runtime with timers.
 ///
 /// ```
 /// # use std::sync::Arc;
-/// use evidence_core::memory::MemoryStore;
+/// use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::{Evidence, Settings};
 /// use evidence_tower::EvidenceApi;
 ///
@@ -88,10 +89,10 @@ pub struct EvidenceApi<S> {
 struct Inner<S> {
     service: S,
     authenticator: Option<Arc<dyn Authenticator>>,
-    routes: Arc<Routes<S>>,
+    routes: Arc<Routes>,
     description: Arc<ApiDescription>,
     base_path: BasePath,
-    /// The writes whose clients hung up.
+    /// The writes whose clients have disconnected.
     orphaned: TaskTracker,
 }
 
@@ -105,17 +106,17 @@ impl<S: Debug> Debug for Inner<S> {
     }
 }
 
-/// Where the API's paths begin.
+/// The base of the API's paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BasePath {
-    /// Below [`PREFIX`], with the health checks of a server beside it.
+    /// Below [`PREFIX`], with a server's health checks beside it.
     ApiPrefix,
-    /// At the root: a host has stripped its own mount point.
+    /// The root, because a host strips its mount point.
     Stripped,
 }
 
 impl<S: EvidenceService> EvidenceApi<S> {
-    /// The API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
+    /// Creates the API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
     pub fn new(service: S) -> Self {
         let (routes, description) = (Arc::new(Routes::new()), Arc::default());
         let base_path = BasePath::ApiPrefix;
@@ -124,10 +125,10 @@ impl<S: EvidenceService> EvidenceApi<S> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same API with operations of the host's beside its own: routed, checked, read, answered and documented alike.
+    /// Adds operations of the host. They are routed, checked, served and documented like those of the API.
     ///
     /// # Panics
-    /// When one has the method and path of another.
+    /// If an operation has the method and path of another.
     #[must_use]
     pub fn with_operations<L: Operations>(self) -> Self {
         let mut inner = Arc::unwrap_or_clone(self.inner);
@@ -136,20 +137,20 @@ impl<S: EvidenceService> EvidenceApi<S> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The OpenAPI 3.1 document of this API, with the host's own operations; its paths are relative to the API's base
-    /// address.
+    /// Returns the OpenAPI 3.1 document of this API, including the host's operations. Its paths are relative
+    /// to the API's base address.
     pub fn openapi(&self) -> serde_json::Value {
         self.inner.description.document()
     }
 
-    /// The same API below a mount point that the host strips from the path, as axum's `nest_service` does.
+    /// Serves the API below a mount point that the host strips from the path, such as axum's `nest_service`.
     #[must_use]
     pub fn relative(self) -> Self {
         let inner = Inner { base_path: BasePath::Stripped, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same API with callers that the host authenticates, before API keys are looked at.
+    /// Lets the host authenticate callers, before API keys are checked.
     #[must_use]
     pub fn authenticated_by(self, authenticator: impl Authenticator) -> Self {
         let authenticator: Option<Arc<dyn Authenticator>> = Some(Arc::new(authenticator));
@@ -157,9 +158,9 @@ impl<S: EvidenceService> EvidenceApi<S> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Waits until the writes are done whose clients hung up. They go on as tasks of the runtime, and a process that ends
-    /// before they do cuts them off: a host calls this once it has stopped to take requests, within the time that it
-    /// gives them.
+    /// Waits for the writes whose clients have disconnected. They continue as tasks of the runtime, so the
+    /// end of the process would interrupt them. A host calls this after it stopped accepting requests, with a
+    /// timeout.
     pub async fn finish_writes(&self) {
         self.inner.orphaned.close();
         self.inner.orphaned.wait().await;
@@ -167,7 +168,7 @@ impl<S: EvidenceService> EvidenceApi<S> {
 }
 
 impl<S: EvidenceService> Inner<S> {
-    /// Answers, even when something panics: a caller never sees a connection that just ends.
+    /// Responds to a request, even if a handler panics. A caller never sees a connection that just ends.
     async fn respond(&self, request: Request<IncomingBody>) -> Response<ReplyBody> {
         let method = request.method().clone();
         let outcome = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
@@ -185,7 +186,7 @@ impl<S: EvidenceService> Inner<S> {
         if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > limit) {
             return Err(ErrorResponse::LongUrl);
         }
-        // A HEAD is a GET whose body stays here.
+        // A HEAD is a GET whose body is not sent.
         let method = if head.method == Method::HEAD { Method::GET } else { head.method.clone() };
         let path = match self.base_path {
             BasePath::Stripped => head.uri.path(),
@@ -210,12 +211,12 @@ impl<S: EvidenceService> Inner<S> {
         Ok(response)
     }
 
-    /// Answers by an operation.
+    /// Responds with the result of an operation.
     async fn operate(
         &self,
         head: &Parts,
         path: &str,
-        found: Found<'_, S>,
+        found: Found<'_>,
         body: IncomingBody,
     ) -> Result<Response<ReplyBody>, ErrorResponse> {
         let caller = match found.endpoint.scope {
@@ -228,19 +229,30 @@ impl<S: EvidenceService> Inner<S> {
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
         let budget = self.service.admission().on_behalf_of(access.on_behalf_of());
-        let orphaned = self.orphaned.clone();
-        let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let compute = self.service.compute().on_behalf_of(access.on_behalf_of());
         #[cfg(feature = "rocket")]
         let space = budget.temporary_space().clone();
-        let call =
-            Call { service: self.service.clone(), access, parameters, request, body, budget, orphaned };
-        let response = reply::response((found.endpoint.answer)(call).await?);
+        let limits = self.service.limits();
+        let received = Received { parameters, body, limits, compute: compute.clone(), budget };
+        let (call, memory) = (found.endpoint.read)(received).await?;
+        let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let service = self.service.clone();
+        let work = async move {
+            // Held until the end, even if the client of a write disconnects.
+            let _memory = memory;
+            service.answer(&access, call, &request, &compute).await
+        };
+        let answer = match found.endpoint.is_write {
+            true => RunToEnd::new(work, self.orphaned.clone()).await,
+            false => work.await,
+        };
+        let response = reply::response(answer?);
         #[cfg(feature = "rocket")]
         let response = rocket::gathered_in(space, response);
         Ok(response)
     }
 
-    /// The caller: whom the host authenticates, else the owner of the API key.
+    /// Returns the caller that the host authenticates, otherwise the owner of the API key.
     async fn caller(&self, head: &Parts, basic: bool) -> Result<Principal, Error> {
         if let Some(authenticator) = &self.authenticator
             && let Some(caller) = authenticator.authenticate(head).await?
@@ -258,7 +270,7 @@ impl<S: EvidenceService> Inner<S> {
     }
 }
 
-/// The response of a path that can only be read.
+/// Responds for a path that supports only reading.
 fn read_only(
     method: &Method,
     answer: impl FnOnce() -> Response<ReplyBody>,

@@ -1,5 +1,5 @@
-//! Multipart forms: a JSON document and files. The parser is wrapped, for on its own it buffers a whole body whose
-//! boundary never comes, takes a part header of any size, and counts no parts.
+//! Multipart forms: a JSON document and files. The parser needs a wrapper: on its own it buffers a whole body
+//! without a boundary, accepts part headers of any size, and counts no parts.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use evidence_core::admission::RequestBudget;
 use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
-use evidence_core::spool::{Spool, Spooled};
+use evidence_core::spill_buffer::{HashedContent, HashingBuffer};
 use evidence_core::{Error, Limits, Result};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
@@ -21,24 +21,24 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{BODY, Gathering, Loaded, broken_off, not_spooled};
+use crate::gathering::{BODY, Gathering, Loaded, broken_off, spill_error};
 
-/// The most bytes of boundaries and part headers.
+/// The maximum number of bytes in boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;
-/// Parts allowed besides files: the document, and those that are skipped.
+/// The number of parts allowed in addition to files: the document, and ignored ones.
 const MAX_OTHER_PARTS: usize = 32;
-/// RFC 2046, section 5.1.1.
+/// The maximum length of a boundary (RFC 2046, section 5.1.1).
 const MAX_BOUNDARY: usize = 70;
-/// The parser gets at most so many bytes at a time.
+/// The maximum number of bytes that the parser gets at a time.
 const PIECE: usize = 64 << 10;
-/// Bytes fed without the parser finding a boundary or the end of a header before the form is refused; checked before each
-/// piece.
+/// The maximum number of bytes in which the parser finds neither a boundary nor the end of a header. Checked
+/// before each piece.
 const MAX_UNPARSED: usize = 64 << 10;
 const MAX_FILE_NAME: usize = 255;
-/// A longer media type is replaced by the default.
+/// The maximum length of a media type. A longer one is replaced by the default.
 const MAX_MEDIA_TYPE: usize = 255;
 
-/// The boundary that a content type names.
+/// Returns the boundary in a content type.
 pub(crate) fn boundary(content_type: &str) -> Result<String> {
     let boundary = multer::parse_boundary(content_type).ok();
     boundary
@@ -46,12 +46,12 @@ pub(crate) fn boundary(content_type: &str) -> Result<String> {
         .ok_or_else(|| Error::invalid("body", "Form should have a boundary of 1 to 70 characters"))
 }
 
-/// The largest form, in bytes: its content and framing.
+/// Returns the maximum size of a form in bytes: its content and framing.
 pub(crate) const fn whole_limit(limits: &Limits) -> u64 {
     limits.form.saturating_add(MAX_FRAMING)
 }
 
-/// Reads the form in `body`, whose JSON document has at most `document_limit` bytes.
+/// Reads the form in `body`. Its JSON document has at most `document_limit` bytes.
 pub(crate) async fn read(
     boundary: String,
     body: UnsyncBoxBody<Bytes, BoxError>,
@@ -72,7 +72,7 @@ pub(crate) async fn read(
         }
         form.take(Part { field, state: &parser.state }).await?;
     }
-    // Not before all files are there, which may take minutes.
+    // Loaded only after all files arrived, which may take minutes.
     let (document, memory) = match form.document {
         Some(document) => {
             let (text, memory) = document.load(budget).await?;
@@ -83,24 +83,25 @@ pub(crate) async fn read(
     Ok((RawBody::Form { document, files: form.files.into_values().collect() }, memory))
 }
 
-/// What the parser and its feed share.
+/// The state that the parser and its feed share.
 #[derive(Debug, Default)]
 struct FeedState {
-    /// The bytes fed since the parser last found something.
+    /// The number of bytes since the parser last found something.
     unparsed: AtomicUsize,
-    /// Whether the parser should look at what it has before it gets more.
+    /// Whether the parser should process its buffer before it gets more.
     pause: AtomicBool,
 }
 
 impl FeedState {
-    /// The parser found something, and may find more without being fed.
+    /// Records that the parser found something. It may find more in its buffer.
     fn found(&self) {
         self.unparsed.store(0, Ordering::Relaxed);
         self.pause.store(true, Ordering::Relaxed);
     }
 }
 
-/// A body in small pieces, with a pause after each: the parser would take all it can get before it looks at any of it.
+/// A body in small pieces, with a pause after each. Otherwise the parser would buffer everything before it
+/// parses anything.
 struct Feed {
     body: UnsyncBoxBody<Bytes, BoxError>,
     rest: Bytes,
@@ -110,7 +111,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Takes and counts the next piece.
+    /// Returns the next piece and counts it.
     fn next_piece(&mut self) -> Result<Bytes> {
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
         self.total += piece.len() as u64;
@@ -167,7 +168,7 @@ impl Parser {
     }
 }
 
-/// What stopped the parser: the feed, or what it read.
+/// Returns the error of the parser: that of the feed, or that of the content.
 fn unreadable(error: multer::Error) -> Error {
     let reason = match error {
         multer::Error::StreamReadFailed(source) => match source.downcast::<Error>() {
@@ -183,7 +184,7 @@ fn unreadable(error: multer::Error) -> Error {
     Error::invalid("body", format!("Input should be a valid multipart form: {reason}"))
 }
 
-/// One part, whose content is still to be read.
+/// A part whose content was not read yet.
 struct Part<'a> {
     field: Field<'static>,
     state: &'a FeedState,
@@ -196,7 +197,7 @@ impl Part<'_> {
         Ok(chunk)
     }
 
-    /// The content of a document.
+    /// Reads the content of a document.
     async fn text(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Gathering> {
         let mut text = Gathering::new(budget);
         while let Some(chunk) = self.chunk().await? {
@@ -208,16 +209,16 @@ impl Part<'_> {
         Ok(text)
     }
 
-    /// The content of a file.
-    async fn spool(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Spooled> {
-        let mut spool = Spool::new(budget.temporary_space().clone());
+    /// Reads the content of a file.
+    async fn file(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<HashedContent> {
+        let mut buffer = HashingBuffer::new(budget.temporary_space().clone());
         while let Some(chunk) = self.chunk().await? {
-            if spool.size() + chunk.len() as u64 > limit {
+            if buffer.size() + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { limit, file: true, part });
             }
-            spool.push(&chunk).await.map_err(not_spooled)?;
+            buffer.push(&chunk).await.map_err(spill_error)?;
         }
-        spool.finish().await.map_err(not_spooled)
+        buffer.finish().await.map_err(spill_error)
     }
 
     async fn skip(mut self) -> Result<()> {
@@ -239,7 +240,7 @@ enum PartKind {
     Other,
 }
 
-/// What was read of a form so far.
+/// The content of a form that was read so far.
 struct Form<'a> {
     parts: FormParts,
     document_limit: u64,
@@ -292,8 +293,8 @@ impl Form<'_> {
         let sent_name = part.field.file_name().map(str::to_owned);
         let is_text = self.parts.many && number.is_none() && sent_name.is_none();
         let media_type = part.media_type();
-        let file = part.spool(self.limits.file, self.parts.file, self.budget).await?;
-        // A browser sends a file that nobody chose as one without name and content.
+        let file = part.file(self.limits.file, self.parts.file, self.budget).await?;
+        // A browser sends a file input without a selected file as a file without name and content.
         let unchosen = sent_name.as_deref() == Some("");
         if file.size == 0 && (is_text || unchosen) {
             return Ok(());
@@ -312,7 +313,7 @@ fn twice(part: String) -> Error {
     Error::invalid(part, "Part given twice")
 }
 
-/// The last segment of a file's name as it was sent; the part's name where nothing usable is left.
+/// Returns the last segment of a file's name as sent, or the part's name if nothing usable remains.
 fn file_name(sent: &str, part: &str) -> Result<String> {
     let last = sent.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = last.chars().filter(|c| !c.is_control()).collect();
@@ -326,8 +327,8 @@ fn file_name(sent: &str, part: &str) -> Result<String> {
     })
 }
 
-fn upload(file: Spooled, file_name: String, media_type: Option<String>) -> Result<Upload> {
-    let Spooled { size, sha256, content } = file;
+fn upload(file: HashedContent, file_name: String, media_type: Option<String>) -> Result<Upload> {
+    let HashedContent { size, sha256, content } = file;
     let sha256 = Fingerprint::try_from(sha256)
         .map_err(|source| Error::Internal { what: "a digest has the wrong form", source: source.into() })?;
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());

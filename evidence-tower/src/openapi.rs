@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the list of operations and their schemas.
+//! Generates the OpenAPI 3.1 document from the list of operations and their schemas.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -12,7 +12,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// The OpenAPI 3.1 document of the API; its paths are relative to the server's base address.
+/// Returns the OpenAPI 3.1 document of the API. Its paths are relative to the server's base address.
 ///
 /// ```
 /// let document = evidence_tower::openapi();
@@ -22,7 +22,7 @@ pub fn openapi() -> Value {
     ApiDescription::default().document()
 }
 
-/// The operations that the document describes besides the API's own, and its text, which is made once.
+/// The operations of the host, and the text of the document, which is generated once.
 #[derive(Default)]
 pub(crate) struct ApiDescription {
     added: Vec<fn(&mut OpenApiBuilder)>,
@@ -37,7 +37,7 @@ impl ApiDescription {
         Self { added, text: OnceLock::new() }
     }
 
-    /// The document.
+    /// Returns the document.
     pub(crate) fn document(&self) -> Value {
         let settings =
             SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
@@ -47,17 +47,18 @@ impl ApiDescription {
         document.finish()
     }
 
-    /// The document as text.
+    /// Returns the document as text.
     pub(crate) fn text(&self) -> Bytes {
-        // All instances share the document of the API alone.
+        // All instances without host operations share this text.
         static PLAIN: OnceLock<Bytes> = OnceLock::new();
         let text = if self.added.is_empty() { &PLAIN } else { &self.text };
         text.get_or_init(|| self.document().to_string().into()).clone()
     }
 }
 
-/// What a call of each operation looks like, by `operationId`: its parameters, its body, and the status and body of the
-/// answer. The test `examples` makes the calls and compares; with `EVIDENCE_WRITE_EXAMPLES=1` it writes the file again.
+/// An example call of each operation, by `operationId`: its parameters, its body, and the status and body of
+/// the response. The test `examples` makes these calls and compares the responses.
+/// `EVIDENCE_WRITE_EXAMPLES=1` updates the file.
 static EXAMPLES: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).unwrap_or_default());
 
@@ -95,7 +96,7 @@ impl OpenApiBuilder {
             "info": {
                 "title": "Software delivery evidence",
                 "version": "2",
-                "description": "What was built, from which commit, with which checks, and what runs where.",
+                "description": "Records what was built from which commit, how it was checked, and where it runs.",
             },
             "servers": [{ "url": "/api/v2" }],
             "paths": self.paths,
@@ -107,24 +108,24 @@ impl OpenApiBuilder {
                         "schema": { "type": "string" },
                     },
                     "ETag": {
-                        "description": "Identifies the content. A request that names it in `If-None-Match` is answered 304, without the content.",
+                        "description": "Identifies the content. A request with this value in `If-None-Match` gets 304 without the content.",
                         "schema": { "type": "string" },
                     },
                 },
                 "responses": {
                     "NotModified": {
-                        "description": "The caller has this content: `If-None-Match` names its `ETag`",
+                        "description": "The caller has this content, because `If-None-Match` has its `ETag`",
                         "headers": { "ETag": { "$ref": "#/components/headers/ETag" } },
                     },
                     "Error": {
-                        "description": "The request is refused",
+                        "description": "The request was rejected",
                         "headers": Value::Object(common_headers().collect()),
                         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
                     },
                     "UnavailableForWrite": {
-                        "description": "The service cannot answer now. Whether the write happened, a header says.",
+                        "description": "The service is unavailable. A header says whether the write happened.",
                         "headers": {
-                            "Retry-After": { "schema": { "type": "integer" }, "description": "In how many seconds to try again." },
+                            "Retry-After": { "schema": { "type": "integer" }, "description": "The number of seconds after which to retry." },
                             "Evidence-Write-Outcome": {
                                 "schema": { "enum": ["not-written", "unknown"] },
                                 "description": "`not-written`: nothing was recorded, nor will be. `unknown`: the write may have been \
@@ -165,14 +166,15 @@ impl OpenApiBuilder {
         Value::Object(operation)
     }
 
-    /// The doc comment of the operation's type, and who may call.
+    /// Returns the description: the doc comment of the operation's type, and the required access.
     fn description<O: Operation>(&mut self) -> String {
         let schema = O::json_schema(&mut self.generator);
         let what = schema.get("description").and_then(Value::as_str).unwrap_or_default();
         format!("{what}\n\n{}", who_may_call(O::SCOPE)).trim_start().to_owned()
     }
 
-    /// The fields of the operation's type: those that the path names, the headers that it declares, and the query's.
+    /// Returns the parameters, from the fields of the operation's type: those in the path, the declared
+    /// headers, and the query.
     fn parameters<O: Operation>(&mut self) -> Vec<Value> {
         let schema = O::json_schema(&mut self.generator);
         let examples = &EXAMPLES[O::NAME]["parameters"];
@@ -222,7 +224,7 @@ impl OpenApiBuilder {
         let example = &EXAMPLES[O::NAME];
         let success = O::Output::STATUSES.iter().map(|status| {
             let description = match (&schema, *status) {
-                (None, _) => "The content as bytes; `Content-Type` says of what type they are",
+                (None, _) => "The content, of the type in `Content-Type`",
                 (Some(_), 201) => "Created",
                 (Some(_), _) => "Done",
             };
@@ -257,47 +259,47 @@ impl OpenApiBuilder {
     }
 }
 
-/// The description of the header of every response of an operation.
-const IGNORED_PARAMETERS: &str = "The query parameters of the request that the operation does not have, such as misspelt \
-     ones: percent-encoded, separated by commas. Absent where it has all. At most 20 are listed, of at most 100 characters \
-     each; `...` stands for the others.";
+/// The description of a header that every response may have.
+const IGNORED_PARAMETERS: &str = "Unknown query parameters of the request, such as misspelled ones: percent-encoded, \
+     separated by commas. Absent if there are none. Lists at most 20, each cut to at most 100 characters; `...` \
+     stands for the others.";
 
-/// The headers of every response of an operation.
+/// Returns the headers that every response may have.
 fn common_headers() -> impl Iterator<Item = (String, Value)> {
     let name = "Evidence-Ignored-Parameters";
     std::iter::once((name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
 }
 
-/// Sets a key to what there is for it, if anything.
+/// Sets a key, if there is a value.
 fn put(object: &mut Value, key: &str, value: Option<&Value>) {
     if let Some(value) = value {
         object[key] = value.clone();
     }
 }
 
-/// Who may call an operation of this scope, for its description.
+/// Returns the sentence about the required access for the description of an operation.
 const fn who_may_call(scope: Scope) -> &'static str {
     match scope {
-        Scope::Open => "Takes no API key.",
-        Scope::Authenticated => "Takes any valid API key.",
-        Scope::Read => "Takes any role in the organization: `reader` or above.",
+        Scope::Open => "Requires no API key.",
+        Scope::Authenticated => "Requires any valid API key.",
+        Scope::Read => "Requires any role in the organization: `reader` or above.",
         Scope::ReadFlow => {
-            "Takes any role in the organization: `reader` or above. A public flow takes any valid API key."
+            "Requires any role in the organization: `reader` or above. A public flow requires any valid API key."
         }
-        Scope::Report => "Takes the role `snapshotter` or above.",
-        Scope::Write => "Takes the role `member` or above.",
-        Scope::Admin => "Takes the role `admin`.",
+        Scope::Report => "Requires the role `snapshotter` or above.",
+        Scope::Write => "Requires the role `member` or above.",
+        Scope::Admin => "Requires the role `admin`.",
     }
 }
 
-/// The error statuses documented for an operation with this kind of body.
+/// Returns the documented error statuses of an operation with this kind of body.
 fn error_statuses(body: BodyKind) -> impl Iterator<Item = &'static str> {
     let reads = !matches!(body, BodyKind::Empty);
     let all = ["400", "401", "403", "404", "413", "414", "415", "431", "503"].into_iter();
     all.filter(move |status| reads || !matches!(*status, "413" | "415"))
 }
 
-/// The first segment of a path.
+/// Returns the first segment of a path.
 fn tag(path: &str) -> &str {
     path.trim_start_matches('/').split('/').next().unwrap_or_default()
 }
@@ -322,14 +324,14 @@ fn error_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "message": { "type": "string", "description": "What is wrong, in a sentence." },
+            "message": { "type": "string", "description": "The error as a sentence." },
             "errors": {
                 "type": "object",
                 "additionalProperties": { "type": "string" },
-                "description": "What is wrong with each field, by the field; absent where none is to blame.",
+                "description": "The errors by field. Absent if no field is the cause.",
             },
         },
         "required": ["message"],
-        "description": "Why a request is refused.",
+        "description": "The reason why a request was rejected.",
     })
 }

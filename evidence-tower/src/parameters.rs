@@ -1,5 +1,5 @@
-//! Path and query parameters, percent-decoded, and the headers that an operation declares: text for core's decoder to read
-//! as the operation's fields.
+//! Path and query parameters, percent-decoded, and the headers that an operation declares. The core decodes
+//! their texts as fields of the operation.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Parameters {
     path: BTreeMap<String, Decoded>,
     query: String,
-    /// By field: the header's name, and its value where it was sent.
+    /// The declared headers by field: the header's name, and its value if it was sent.
     headers: BTreeMap<String, (&'static str, Option<Decoded>)>,
 }
 
@@ -33,13 +33,13 @@ fn text(bytes: Vec<u8>) -> Decoded {
     String::from_utf8(bytes).map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// The value of a header, those of one that was sent several times joined (RFC 9110, 5.3).
+/// Returns the value of a header. Repeated headers are joined (RFC 9110, 5.3).
 fn header(headers: &HeaderMap, name: &str) -> Option<Decoded> {
     let sent: Vec<&[u8]> = headers.get_all(name).iter().map(|value| value.as_bytes()).collect();
     (!sent.is_empty()).then(|| text(sent.join(b", ".as_slice())))
 }
 
-/// The text, valid or lossy.
+/// Returns the text, possibly lossy.
 fn lossy(decoded: &Decoded) -> &str {
     match decoded {
         Ok(text) | Err(text) => text,
@@ -51,7 +51,7 @@ fn not_utf8(field: impl Into<String>, text: &str) -> Error {
 }
 
 impl Parameters {
-    /// The parameters of a path as a router found them, of a query string, and those of the `declared` headers.
+    /// Creates the parameters from those of a routed path, a query string, and the `declared` headers.
     pub(crate) fn new(
         path: &matchit::Params<'_, '_>,
         query: Option<&str>,
@@ -64,13 +64,13 @@ impl Parameters {
         Self { path, query: query.unwrap_or_default().to_owned(), headers }
     }
 
-    /// What an operation at this path is about to do.
+    /// Returns the target of an operation at this path.
     pub(crate) fn target<O: Operation>(&self) -> Result<Target> {
         Target::at::<O>(|name| self.path.get(name).map(lossy))
     }
 
-    /// The parameters as the fields of an operation. A path parameter wins over one of the query, and no query parameter is
-    /// read as a header.
+    /// Decodes the parameters as the fields of an operation. A path parameter takes precedence over a query
+    /// parameter, and a query parameter cannot set a header.
     pub(crate) fn read<O: Operation>(&self) -> Result<O> {
         let mut fields = query_fields(&self.query)?;
         for (field, (_, value)) in &self.headers {
@@ -88,7 +88,8 @@ impl Parameters {
             .map_err(|misfit| Error::invalid(self.error_field(&misfit.field()), misfit.message()))
     }
 
-    /// The name of a field in `errors`: that of a path parameter plain, others as `header.<name>` or `query.<name>`.
+    /// Returns the name of a field in `errors`: `header.<name>`, `query.<name>`, or the plain name of a path
+    /// parameter.
     fn error_field(&self, field: &str) -> String {
         match self.headers.get(field) {
             _ if self.path.contains_key(field) => field.to_owned(),
@@ -98,19 +99,19 @@ impl Parameters {
     }
 }
 
-/// The response header that names the query parameters that the operation does not have.
+/// The response header with the names of unknown query parameters.
 pub(crate) static IGNORED: HeaderName = HeaderName::from_static("evidence-ignored-parameters");
 
-/// [`IGNORED`] lists this many names at most; `...` stands for the others.
+/// The maximum number of names in [`IGNORED`]. `...` stands for the others.
 const MAX_IGNORED: usize = 20;
 
-/// A longer name is cut to this many bytes as it is encoded.
+/// The maximum length of a name in bytes, after encoding. Longer names are cut.
 const MAX_IGNORED_NAME: usize = 100;
 
 /// The bytes of a name that are percent-encoded in [`IGNORED`].
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The names of an operation's query parameters: its fields, except those of the path and of request headers.
+/// Returns the names of an operation's query parameters: its fields, except those of the path and of headers.
 pub(crate) fn query_names<O: Operation>() -> BTreeSet<String> {
     let schema = O::json_schema(&mut SchemaGenerator::default());
     let fields = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
@@ -119,7 +120,8 @@ pub(crate) fn query_names<O: Operation>() -> BTreeSet<String> {
     fields.filter(|field| !is_elsewhere(field)).cloned().collect()
 }
 
-/// The value of [`IGNORED`] for a query: the names that are not `known`, percent-encoded; nothing where all are.
+/// Returns the value of [`IGNORED`] for a query: the percent-encoded names that are not `known`; `None` if
+/// all are.
 pub(crate) fn ignored(query: &str, known: &BTreeSet<String>) -> Option<HeaderValue> {
     let mut names: Vec<String> = Vec::new();
     for pair in query.split('&') {
@@ -139,12 +141,12 @@ pub(crate) fn ignored(query: &str, known: &BTreeSet<String>) -> Option<HeaderVal
     HeaderValue::try_from(names.join(", ")).ok().filter(|value| !value.is_empty())
 }
 
-/// A name as [`IGNORED`] lists it.
+/// Returns a name for [`IGNORED`].
 fn cut(name: &[u8]) -> String {
     let mut text = String::new();
     for piece in percent_encode(name, ENCODED) {
         if text.len() + piece.len() > MAX_IGNORED_NAME {
-            // A run of plain bytes is one piece; an encoded byte is never cut.
+            // Plain bytes are one piece, and an encoded byte is never cut.
             let room = MAX_IGNORED_NAME - text.len();
             text.extend(piece.get(..room).filter(|_| !piece.starts_with('%')));
             break;
@@ -154,12 +156,12 @@ fn cut(name: &[u8]) -> String {
     text
 }
 
-/// The query's values by name, as a list where a name repeats.
+/// Returns the query's values by name, as a list for a repeated name.
 fn query_fields(query: &str) -> Result<Map<String, Value>> {
     let mut fields = Map::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // No operation has a parameter whose name is not UTF-8.
+        // No parameter has a name that is not UTF-8.
         let Ok(name) = form_decoded(name) else { continue };
         let value = form_decoded(value).map_err(|text| not_utf8(format!("query.{name}"), &text))?;
         add(&mut fields, name, value);
@@ -167,7 +169,7 @@ fn query_fields(query: &str) -> Result<Map<String, Value>> {
     Ok(fields)
 }
 
-/// A query spells a space as `+`.
+/// Decodes `+` as a space, as in a form.
 fn form_decoded(encoded: &str) -> Decoded {
     decoded(&encoded.replace('+', " "))
 }

@@ -1,5 +1,5 @@
-//! Answers as HTTP responses: whole, or made as they are sent. One that fails midway ends with an error of the body, so that
-//! the server breaks off the connection and no client takes a part for the whole.
+//! Responses over HTTP, either complete or generated while they are sent. A failure midway is an error of the
+//! body. The server then aborts the connection, and no client takes a part for the whole.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -20,7 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The body of an answer: bytes at hand, or content that is made as it is sent.
+/// The body of a response: bytes, or content that is generated while it is sent.
 #[derive(Debug)]
 pub struct ReplyBody {
     content: Content,
@@ -28,7 +28,7 @@ pub struct ReplyBody {
 
 enum Content {
     Whole(Bytes),
-    /// `left` is the number of bytes still to come, if known.
+    /// `left` is the number of remaining bytes, if known.
     Stream {
         pieces: BoxStream<'static, io::Result<Bytes>>,
         left: Option<u64>,
@@ -56,37 +56,40 @@ impl ReplyBody {
         });
         let pieces = AssertUnwindSafe(pieces).catch_unwind();
         let pieces = pieces.map(|piece| piece.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
-        let logged = |error: &io::Error| tracing::error!(%error, "an answer broke off");
+        let logged = |error: &io::Error| tracing::error!(%error, "a response failed midway");
         Self { content: Content::Stream { pieces: pieces.inspect_err(logged).boxed(), left: size } }
     }
 
-    /// Its length, if known.
+    /// Returns its length, if known.
     #[cfg(feature = "rocket")]
     pub(crate) fn length(&self) -> Option<u64> {
         self.size_hint().exact()
     }
 
-    /// The same body, gathered first in this space: for hosts that cannot break off an answer.
+    /// Buffers the whole body in this space, for hosts that cannot break off a response.
     #[cfg(feature = "rocket")]
-    pub(crate) async fn spooled(mut self, space: evidence_core::spool::TemporarySpace) -> io::Result<Self> {
-        let mut spool = evidence_core::spool::Spool::new(space);
+    pub(crate) async fn buffered(
+        mut self,
+        space: evidence_core::spill_buffer::TemporarySpace,
+    ) -> io::Result<Self> {
+        let mut buffer = evidence_core::spill_buffer::SpillBuffer::new(space);
         while let Some(frame) = self.frame().await {
             if let Ok(piece) = frame?.into_data() {
-                spool.push(&piece).await?;
+                buffer.push(&piece).await?;
             }
         }
-        let spooled = spool.finish().await?;
-        Ok(Self::stream(spooled.content, Some(spooled.size)))
+        let size = buffer.size();
+        Ok(Self::stream(buffer.finish().await?, Some(size)))
     }
 }
 
-/// The error of a body that has not the announced length.
+/// Returns the error for a body whose length differs from the announced one.
 fn not_as_announced() -> io::Error {
-    tracing::error!("an answer is not as long as was announced");
+    tracing::error!("a response does not have the announced length");
     io::ErrorKind::UnexpectedEof.into()
 }
 
-/// An empty one, by which layers such as tower-http's timeout answer in place of the API.
+/// An empty body, for layers that respond instead of the API, such as tower-http's timeout.
 impl Default for ReplyBody {
     fn default() -> Self {
         Self::whole(Bytes::new())
@@ -125,7 +128,7 @@ impl Body for ReplyBody {
     }
 }
 
-/// An operation's answer as a response.
+/// Returns the HTTP response for an operation's response.
 pub(crate) fn response(answer: Answer) -> Response<ReplyBody> {
     let mut response = match answer.body {
         AnswerBody::Json(text) => json_text(text),
@@ -141,7 +144,7 @@ pub(crate) fn response(answer: Answer) -> Response<ReplyBody> {
     };
     for header in answer.headers {
         let name = HeaderName::from_bytes(header.name().as_bytes());
-        // Core has validated both.
+        // The core has validated both.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(header.value())) {
             response.headers_mut().append(name, value);
         }
@@ -153,32 +156,32 @@ pub(crate) fn response(answer: Answer) -> Response<ReplyBody> {
     response
 }
 
-/// A response of JSON text.
+/// Returns a response with JSON text.
 pub(crate) fn json_text(text: impl Into<Bytes>) -> Response<ReplyBody> {
     whole(HeaderValue::from_static("application/json"), text)
 }
 
-/// The text `OK`, by which the health checks answer.
+/// Returns the text `OK` of the health checks.
 pub(crate) fn ok() -> Response<ReplyBody> {
     whole(HeaderValue::from_static("text/plain; charset=utf-8"), "OK")
 }
 
-/// The text `OK` and a line for each warning.
+/// Returns the text `OK` with a line for each warning.
 pub(crate) fn ok_with(warnings: &[String]) -> Response<ReplyBody> {
     let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
     let text = std::iter::once("OK".to_owned()).chain(lines).collect::<String>();
     whole(HeaderValue::from_static("text/plain; charset=utf-8"), text)
 }
 
-/// The response to a HEAD: the headers of the one to a GET, without its body.
+/// Returns the response to a HEAD: the headers of the response to a GET, without the body.
 pub(crate) fn without_body(response: Response<ReplyBody>) -> Response<ReplyBody> {
     response.map(|_| ReplyBody::default())
 }
 
-/// The response to a conditional GET (RFC 9110, 13.1.2): 304 without the content where the request's `If-None-Match` names
-/// the content's `ETag`, else the response itself.
+/// Handles a conditional GET (RFC 9110, 13.1.2): returns 304 without content if `If-None-Match` of the
+/// request has the `ETag` of the content, otherwise the response.
 pub(crate) fn unless_known(mut response: Response<ReplyBody>, request: &HeaderMap) -> Response<ReplyBody> {
-    // Tags of the API hold neither quotes nor commas, so that no part of another tag is equal to one.
+    // The API's tags have no quotes or commas, so a part of another tag never equals one.
     let sent = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = sent.flat_map(|value| value.split(',')).map(str::trim);
     let is_known = response.status() == StatusCode::OK
@@ -220,20 +223,21 @@ fn download(file: Download) -> Response<ReplyBody> {
     response
 }
 
-/// The media type of content that has none.
+/// The media type of content without one.
 const OCTETS: &str = "application/octet-stream";
 
-/// A header that may come from whoever sent the file.
+/// Returns a header whose value may come from the sender of a file.
 fn header(value: &str, otherwise: &'static str) -> HeaderValue {
     let sent = Some(value).filter(|value| !value.is_empty());
     let sent = sent.and_then(|value| HeaderValue::from_str(value).ok());
     sent.unwrap_or(HeaderValue::from_static(otherwise))
 }
 
-/// What RFC 8187 does not encode, but for rare punctuation.
+/// The characters that RFC 8187 leaves unencoded, except some rare punctuation.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// `Content-Disposition` of a download: a name that is not plain ASCII is also given as RFC 6266 has it.
+/// Returns the `Content-Disposition` of a download. A name that is not plain ASCII is also given in the form
+/// of RFC 6266.
 fn disposition(file_name: &str) -> String {
     let plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !matches!(c, '"' | '\\' | '%');
     let safe: String = file_name.chars().map(|c| if plain(c) { c } else { '_' }).collect();

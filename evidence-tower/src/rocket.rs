@@ -1,9 +1,9 @@
-//! The API in a Rocket 0.5 application: [`Mount`] turns an [`EvidenceApi`] into routes, [`catchers`] make what Rocket
-//! refuses before any route look like the API's own errors.
+//! The API in a Rocket 0.5 application. [`Mount`] turns an [`EvidenceApi`] into routes. [`catchers`] give
+//! Rocket's own errors the form of the API's errors.
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use evidence_core::memory::MemoryStore;
+//! # use evidence_conformance::memory::MemoryStore;
 //! # use evidence_core::{Evidence, Settings};
 //! use evidence_tower::EvidenceApi;
 //! use evidence_tower::rocket::{Mount, catchers};
@@ -13,22 +13,25 @@
 //! let app = rocket::build().mount("/api/v2", Mount::new(api)).register("/api/v2", catchers());
 //! ```
 //!
-//! Rocket is no transparent carrier. What differs from the other hosts:
+//! Rocket does not carry HTTP transparently. The differences to other hosts:
 //!
-//! - A method that Rocket does not know (`PROPFIND`) is answered 400 before any route, not 405; with [`catchers`] at
-//!   least in JSON.
-//! - Rocket turns a form-encoded `POST` into the verb that its field `_method` names. The API reads no such forms, so
-//!   the content type `application/x-www-form-urlencoded` is refused with 415 whatever the request, so that no verb takes
-//!   effect that was not sent.
-//! - Rocket adds headers: `Server`, and those of its fairing `Shield` (`X-Frame-Options`, `X-Content-Type-Options`,
-//!   `Permissions-Policy`). Attach `Shield::new()` without policies to send none of the latter.
-//! - Request headers that are not UTF-8 are dropped by Rocket.
-//! - Rocket asks a client that sent `Expect: 100-continue` for every body, also for one that the API then refuses.
-//! - Rocket ends a body of unknown length alike whether it is complete or broke off. So an answer whose length is not known
-//!   is gathered before it is sent, in memory up to 64 KiB and in a temporary file from then on: what fails meanwhile is
-//!   answered 500, and 503 where the caller's temporary space is in use. Do not serve an endless one from Rocket.
+//! - Rocket responds to an unknown method (`PROPFIND`) with 400 before routing, not with 405. With
+//!   [`catchers`], this response is JSON.
+//! - Rocket changes the method of a form-encoded `POST` to the one in its field `_method`. The API accepts no
+//!   such forms. It therefore rejects the content type `application/x-www-form-urlencoded` with 415, so that
+//!   no method takes effect that was not sent.
+//! - Rocket adds headers: `Server`, and those of its fairing `Shield` (`X-Frame-Options`,
+//!   `X-Content-Type-Options`, `Permissions-Policy`). Attach `Shield::new()` without policies to omit the
+//!   latter.
+//! - Rocket drops request headers that are not UTF-8.
+//! - For `Expect: 100-continue`, Rocket requests every body, even if the API then rejects it.
+//! - Rocket ends a body of unknown length in the same way whether it is complete or not. Such a response is
+//!   therefore gathered before it is sent: in memory up to 64 KiB, beyond that in a temporary file. A failure
+//!   meanwhile results in 500, or in 503 if the caller's temporary space is used up. Do not serve an endless
+//!   response with Rocket.
 //!
-//! All other bodies stream in both directions, and the limits are the API's own: Rocket's `limits` do not apply.
+//! All other bodies are streamed in both directions. The API's own limits apply, and Rocket's `limits` do
+//! not.
 
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -39,7 +42,7 @@ use ::rocket::http::{Method, Status};
 use ::rocket::route::{Handler, Outcome};
 use ::rocket::{Catcher, Data, Request, Response, Route};
 use bytes::Bytes;
-use evidence_core::spool::TemporarySpace;
+use evidence_core::spill_buffer::TemporarySpace;
 use evidence_core::{Error, EvidenceService, Wording};
 use futures_util::future::{self, Either};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -55,13 +58,13 @@ use tower::ServiceExt;
 use crate::error::ErrorResponse;
 use crate::reply::{self, ReplyBody};
 use crate::unread::UnreadBody;
-use crate::{BoxError, EvidenceApi, IncomingBody, body};
+use crate::{BoxError, EvidenceApi, IncomingBody, gathering};
 
-/// Behind the host's own routes, which Rocket ranks from -12 to -1.
+/// After the host's own routes, which Rocket ranks from -12 to -1.
 const RANK: isize = 100;
 
-/// The methods that Rocket routes. It answers `HEAD` itself, by what `GET` answers, so that the host's own routes keep
-/// theirs below the mount point.
+/// The methods that Rocket routes. Rocket handles `HEAD` itself by calling `GET`, so the host's own routes
+/// keep theirs below the mount point.
 const METHODS: [Method; 8] = [
     Method::Get,
     Method::Put,
@@ -73,21 +76,22 @@ const METHODS: [Method; 8] = [
     Method::Patch,
 ];
 
-/// How much Rocket looks at of every body before it routes; an error meanwhile is logged and then forgotten.
+/// The number of bytes of a body that Rocket reads before routing. It logs and then ignores an error
+/// meanwhile.
 const PEEKED: usize = "_method=delete".len();
 
-/// The most that is read or written at once, in bytes.
+/// The maximum number of bytes that are read or written at once.
 const PIECE: usize = 16 << 10;
 
-/// The API as Rocket routes, for `rocket.mount("/api/v2", Mount::new(api))`. Routes of the host's below the same mount
-/// point win.
+/// The API as Rocket routes, for `rocket.mount("/api/v2", Mount::new(api))`. Routes of the host below the
+/// same mount point take precedence.
 #[derive(Debug, Clone)]
 pub struct Mount<S> {
     api: EvidenceApi<S>,
 }
 
 impl<S: EvidenceService> Mount<S> {
-    /// The API, for any mount point.
+    /// Creates routes for any mount point.
     pub fn new(api: EvidenceApi<S>) -> Self {
         Self { api: api.relative() }
     }
@@ -111,14 +115,14 @@ impl<S: EvidenceService> From<Mount<S>> for Vec<Route> {
 #[::rocket::async_trait]
 impl<S: EvidenceService> Handler for Mount<S> {
     async fn handle<'r>(&self, request: &'r Request<'_>, mut data: Data<'r>) -> Outcome<'r> {
-        // The very condition under which Rocket may have replaced the method.
+        // Under exactly this condition, Rocket may have replaced the method.
         let asked = if request.content_type().is_some_and(|sent| sent.is_form()) {
             Err(Error::UnsupportedMediaType.into())
         } else {
             head(request).ok_or(ErrorResponse::UnknownPath)
         };
         if asked.is_ok() && !data.peek_complete() && data.peek(PEEKED).await.len() < PEEKED {
-            return Outcome::Success(response(refusal(body::incomplete().into())));
+            return Outcome::Success(response(refusal(gathering::incomplete().into())));
         }
         let answer = |body| async {
             match asked {
@@ -130,7 +134,7 @@ impl<S: EvidenceService> Handler for Mount<S> {
             let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
             return Outcome::Success(complete(answer(body).await).await);
         }
-        // What Rocket reads borrows from the connection, and a body of the API's must not: the two run side by side here.
+        // Rocket's body borrows from the connection, and the API's body must not. Both run concurrently here.
         let (sender, body) = channel();
         let answered = pin!(answer(body));
         let fed = pin!(feed(sender, data.open(ByteUnit::max_value())));
@@ -138,15 +142,15 @@ impl<S: EvidenceService> Handler for Mount<S> {
             Either::Left((answer, _)) => answer,
             Either::Right(((), answered)) => answered.await,
         };
-        // Always `Outcome::Success`, also for a 404: on any other outcome Rocket would answer with a catcher.
+        // Always `Outcome::Success`, even for a 404. With any other outcome, Rocket would call a catcher.
         Outcome::Success(complete(answer).await)
     }
 }
 
 type HttpResponse = http::Response<ReplyBody>;
 
-/// The request without its body, and with the path below the mount point as it was sent; `None` if the mount point is
-/// spelt in another way, such as percent-encoded.
+/// Returns the request without its body, with the path below the mount point as sent. Returns `None` if the
+/// mount point is written differently, such as percent-encoded.
 fn head(request: &Request<'_>) -> Option<http::Request<()>> {
     let base = request.route()?.uri.base().trim_end_matches('/');
     let path = request.uri().path().as_str().strip_prefix(base)?;
@@ -160,27 +164,27 @@ fn head(request: &Request<'_>) -> Option<http::Request<()>> {
     let builder = headers
         .fold(builder, |builder, header| builder.header(header.name.as_str(), header.value.as_bytes()));
     let mut head = builder.body(()).ok()?;
-    // Rocket has asked for the body, for it looks at every one.
+    // Rocket has already requested the body, because it reads from every body.
     head.headers_mut().remove(EXPECT);
     Some(head)
 }
 
-/// An error response that needs no operation.
+/// Returns an error response that does not depend on an operation.
 fn refusal(error: ErrorResponse) -> HttpResponse {
-    // The method matters in a 503 to a write alone, whose answers have lengths.
+    // The method matters only for the 503 of a write, which has a known length.
     error.into_response(&http::Method::GET, Wording::default())
 }
 
 type Piece = Result<Bytes, BoxError>;
 
-/// A body, and the way to feed it.
+/// Creates a body and the channel that feeds it.
 fn channel() -> (mpsc::Sender<Piece>, IncomingBody) {
     let (sender, mut receiver) = mpsc::channel(1);
     let pieces = stream::poll_fn(move |cx| receiver.poll_recv(cx)).map_ok(Frame::data);
     (sender, StreamBody::new(pieces).boxed_unsync())
 }
 
-/// Feeds what Rocket reads, until it ends or the API wants no more.
+/// Feeds the body from Rocket until it ends or the API drops it.
 async fn feed(body: mpsc::Sender<Piece>, data: DataStream<'_>) {
     let mut pieces = ReaderStream::with_capacity(data, PIECE).map_err(BoxError::from);
     while let Some(piece) = pieces.next().await {
@@ -190,33 +194,33 @@ async fn feed(body: mpsc::Sender<Piece>, data: DataStream<'_>) {
     }
 }
 
-/// The answer, which counts against its caller's temporary space if it has to be gathered.
+/// Makes the response use its caller's temporary space if it has to be gathered.
 pub(crate) fn gathered_in(space: TemporarySpace, mut answer: HttpResponse) -> HttpResponse {
     answer.extensions_mut().insert(space);
     answer
 }
 
-/// An answer as Rocket sends it, once its length is known.
+/// Returns the response for Rocket, with a known length.
 async fn complete(answer: HttpResponse) -> Response<'static> {
     if answer.body().length().is_some() {
         return response(answer);
     }
     let (mut head, body) = answer.into_parts();
-    // Only answers of operations have no length, and these have their caller's.
+    // Only responses of operations have unknown lengths, and these have their caller's space.
     let space = head.extensions.remove::<TemporarySpace>().unwrap_or_default();
-    match body.spooled(space).await {
+    match body.buffered(space).await {
         Ok(body) => {
             head.headers.extend(body.length().map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
             response(HttpResponse::from_parts(head, body))
         }
         Err(full) if full.kind() == ErrorKind::QuotaExceeded => {
-            response(refusal(body::not_spooled(full).into()))
+            response(refusal(gathering::spill_error(full).into()))
         }
         Err(_) => response(refusal(ErrorResponse::BrokeOff)),
     }
 }
 
-/// An answer as Rocket sends it; its length is among the headers.
+/// Returns the response for Rocket. Its length is among the headers.
 fn response(answer: HttpResponse) -> Response<'static> {
     let (head, body) = answer.into_parts();
     let mut response = Response::new();
@@ -231,8 +235,9 @@ fn response(answer: HttpResponse) -> Response<'static> {
     response
 }
 
-/// What Rocket refuses by itself, in the JSON form of the API's errors: unknown methods, unreadable requests. Register
-/// them under the mount point, so that the host's own catchers serve its other paths.
+/// Returns catchers that give Rocket's own errors, such as unknown methods and unreadable requests, the JSON
+/// form of the API's errors. Register them under the mount point, so that the host's own catchers serve other
+/// paths.
 pub fn catchers() -> Vec<Catcher> {
     vec![Catcher::new(None, caught)]
 }

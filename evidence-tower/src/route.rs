@@ -1,7 +1,7 @@
-//! Which operation a request asks for: one router per method, filled from the list of operations.
+//! Finds the operation of a request. There is one router per method, filled from the list of operations.
 //!
-//! A single router by path would answer 405 where the API means another operation: `POST …/trail/{t}/snyk` would hide
-//! `GET …/trail/{t}/{name}` for an attestation named `snyk`.
+//! With a single router, some paths would get 405 although an operation has them: `POST …/trail/{t}/snyk`
+//! would hide `GET …/trail/{t}/{name}` for an attestation named `snyk`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -10,11 +10,12 @@ use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
 
 use evidence_core::admission::RequestBudget;
-use evidence_core::auth::{Access, Scope, Target};
+use evidence_core::auth::{Scope, Target};
 use evidence_core::budget::Reservation;
 use evidence_core::compute::Compute;
-use evidence_core::operation::{Answer, Body, Method};
-use evidence_core::{EvidenceService, Limits, Operation, Result, Visitor, api};
+use evidence_core::operation::{Body, Method};
+use evidence_core::service::Call;
+use evidence_core::{Limits, Operation, Result, Visitor, api};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use percent_encoding::percent_decode_str;
@@ -26,36 +27,28 @@ use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::parameters::{Parameters, query_names};
 
-/// What `Allow` says of a path that can only be read.
+/// The value of `Allow` for a path that supports only reading.
 pub(crate) const READ_ONLY: &str = "GET, HEAD";
 
-type Answering = BoxFuture<'static, Result<Answer>>;
-
-/// Everything the API answers.
+/// The routes of all operations.
 #[derive(Clone)]
-pub(crate) struct Routes<S> {
-    by_method: BTreeMap<Method, Router<S>>,
+pub(crate) struct Routes {
+    by_method: BTreeMap<Method, Router>,
 }
 
-/// The operations of a method.
-#[derive(Clone)]
-struct Router<S> {
-    exact: matchit::Router<Endpoint<S>>,
-    /// Those whose last parameter takes the rest of the path. Where `exact` has `/repos/{org}/{repo}/deployments`,
-    /// matchit takes no `/repos/{org}/{*repo_name}` beside it.
-    catch_all: matchit::Router<Endpoint<S>>,
+/// The operations of one method.
+#[derive(Clone, Default)]
+struct Router {
+    exact: matchit::Router<Endpoint>,
+    /// The operations whose last parameter matches the rest of the path. If `exact` has
+    /// `/repos/{org}/{repo}/deployments`, matchit rejects `/repos/{org}/{*repo_name}` in the same router.
+    catch_all: matchit::Router<Endpoint>,
     /// The paths of the operations.
     paths: Vec<&'static str>,
 }
 
-impl<S> Default for Router<S> {
-    fn default() -> Self {
-        Self { exact: matchit::Router::new(), catch_all: matchit::Router::new(), paths: Vec::new() }
-    }
-}
-
-impl<S> Router<S> {
-    fn insert<O: Operation>(&mut self, endpoint: Endpoint<S>) -> Result<(), matchit::InsertError> {
+impl Router {
+    fn insert<O: Operation>(&mut self, endpoint: Endpoint) -> Result<(), matchit::InsertError> {
         self.paths.push(O::PATH);
         match O::PATH.rsplit_once('{') {
             Some((before, last)) if O::CATCH_ALL => {
@@ -65,61 +58,62 @@ impl<S> Router<S> {
         }
     }
 
-    fn at<'a>(&'a self, path: &'a str) -> Option<matchit::Match<'a, 'a, &'a Endpoint<S>>> {
+    fn at<'a>(&'a self, path: &'a str) -> Option<matchit::Match<'a, 'a, &'a Endpoint>> {
         self.exact.at(path).or_else(|_| self.catch_all.at(path)).ok()
     }
 }
 
-/// A type-erased operation.
+/// An operation without its type.
 #[derive(Clone)]
-pub(crate) struct Endpoint<S> {
+pub(crate) struct Endpoint {
     pub(crate) target: fn(&Parameters) -> Result<Target>,
     pub(crate) scope: Scope,
     pub(crate) basic_auth: bool,
-    /// The request headers it declares.
+    /// The request headers that it declares.
     pub(crate) headers: &'static [&'static str],
-    /// The names of its query parameters, derived from its schema when a request first has a query.
+    /// The names of its query parameters. Derived from its schema for the first request with a query.
     pub(crate) query: Arc<LazyLock<BTreeSet<String>>>,
-    pub(crate) answer: fn(Call<S>) -> Answering,
+    pub(crate) is_write: bool,
+    pub(crate) read: fn(Received) -> BoxFuture<'static, Result<ReadCall>>,
 }
 
-/// A request that may be answered.
-pub(crate) struct Call<S> {
-    pub(crate) service: S,
-    pub(crate) access: Access,
+/// The input of an operation as received.
+pub(crate) struct Received {
     pub(crate) parameters: Parameters,
-    /// The path and the query.
-    pub(crate) request: String,
     pub(crate) body: Incoming,
-    /// What the request may hold.
+    pub(crate) limits: Limits,
+    pub(crate) compute: Compute,
+    /// The limits of the request's memory and temporary space.
     pub(crate) budget: RequestBudget,
-    /// The writes whose clients hung up.
-    pub(crate) orphaned: TaskTracker,
 }
 
-/// An endpoint, and the path's parameters as they were sent.
-pub(crate) struct Found<'a, S> {
-    pub(crate) endpoint: &'a Endpoint<S>,
+/// A decoded request, with the reservation of its memory.
+pub(crate) type ReadCall = (Call, Option<Reservation>);
+
+/// An endpoint with the path parameters as sent.
+pub(crate) struct Found<'a> {
+    pub(crate) endpoint: &'a Endpoint,
     pub(crate) path: matchit::Params<'a, 'a>,
 }
 
-impl<S: EvidenceService> Routes<S> {
-    /// Routes for every operation of the API.
+impl Routes {
+    /// Creates the routes of all operations.
     ///
     /// # Panics
-    /// When two operations of one method have the same path: a defect of the list, seen by the first test.
+    /// If two operations have the same method and path. That is a defect of the list, which the first test
+    /// finds.
     pub(crate) fn new() -> Self {
         let mut routes = Self { by_method: BTreeMap::new() };
         api::operations(&mut routes);
         routes
     }
 
-    /// The endpoint of this method and path.
+    /// Returns the endpoint for this method and path.
     pub(crate) fn find<'a>(
         &'a self,
         method: &http::Method,
         path: &'a str,
-    ) -> Result<Found<'a, S>, ErrorResponse> {
+    ) -> Result<Found<'a>, ErrorResponse> {
         let router = supported(method).and_then(|method| self.by_method.get(&method));
         match router.and_then(|router| router.at(path)) {
             Some(found) => Ok(Found { endpoint: found.value, path: found.params }),
@@ -142,12 +136,14 @@ impl<S: EvidenceService> Routes<S> {
         if !methods.is_empty() {
             return ErrorResponse::WrongMethod { allow: methods.join(", ") };
         }
-        self.name_with_slash(method, path).map_or(ErrorResponse::UnknownPath, ErrorResponse::SlashInName)
+        match self.name_with_slash(method, path) {
+            Some(NameWithSlash { parameter, value, .. }) => ErrorResponse::SlashInName { parameter, value },
+            None => ErrorResponse::UnknownPath,
+        }
     }
-}
 
-impl<S> Routes<S> {
-    /// The parameter that would hold slashes if this were the path of an operation of this method.
+    /// Returns the parameter that would contain slashes if this were the path of an operation with this
+    /// method.
     fn name_with_slash(&self, method: &http::Method, path: &str) -> Option<NameWithSlash> {
         let router = self.by_method.get(&supported(method)?)?;
         let candidates = router.paths.iter().filter_map(|operation| NameWithSlash::find(operation, path));
@@ -155,19 +151,20 @@ impl<S> Routes<S> {
     }
 }
 
-/// A parameter of an operation's path whose value holds slashes, as they were sent.
+/// A path parameter whose value contains slashes, as sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NameWithSlash {
+struct NameWithSlash {
     /// The parameter.
-    pub(crate) parameter: &'static str,
+    parameter: &'static str,
     /// Its value.
-    pub(crate) value: String,
-    /// How many segments of the path are the operation's own.
+    value: String,
+    /// The number of literal segments in the operation's path.
     literals: usize,
 }
 
 impl NameWithSlash {
-    /// The last parameter that makes the operation's path fit if it takes several segments.
+    /// Returns the last parameter with which the operation's path matches if the parameter spans several
+    /// segments.
     fn find(operation: &'static str, path: &str) -> Option<Self> {
         let segments = Vec::from_iter(path.split('/'));
         let parts = Vec::from_iter(operation.split('/'));
@@ -193,13 +190,13 @@ impl NameWithSlash {
     }
 }
 
-impl<S> std::fmt::Debug for Routes<S> {
+impl std::fmt::Debug for Routes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Routes").field("methods", &self.by_method.keys()).finish_non_exhaustive()
     }
 }
 
-impl<S: EvidenceService> Visitor for Routes<S> {
+impl Visitor for Routes {
     fn visit<O: Operation>(&mut self) {
         let endpoint = Endpoint {
             target: Parameters::target::<O>,
@@ -207,7 +204,8 @@ impl<S: EvidenceService> Visitor for Routes<S> {
             basic_auth: O::BASIC_AUTH,
             headers: O::REQUEST_HEADERS,
             query: Arc::new(LazyLock::new(query_names::<O>)),
-            answer: answer::<S, O>,
+            is_write: !matches!(O::METHOD, Method::Get),
+            read: read::<O>,
         };
         let router = self.by_method.entry(O::METHOD).or_default();
         router.insert::<O>(endpoint).expect("each operation has a path of its own");
@@ -225,50 +223,29 @@ fn supported(method: &http::Method) -> Option<Method> {
     }
 }
 
-fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
-    Box::pin(async move {
-        let Call { service, access, parameters, request, body, budget, orphaned } = call;
-        let compute = service.compute().on_behalf_of(access.on_behalf_of());
-        let input = input::<O>(parameters, body, &service.limits(), &compute, &budget).await;
-        let (operation, body, memory) = input.map_err(|e| e.with_summary(O::INVALID))?;
-        let work = async move {
-            // Until the end, also of a write whose client hung up.
-            let _memory = memory;
-            service.answer(&access, operation, body, &request, &compute).await
-        };
-        match O::METHOD {
-            Method::Get => work.await,
-            Method::Post | Method::Put | Method::Patch | Method::Delete => {
-                RunToEnd::new(work, orphaned).await
-            }
-        }
-    })
+fn read<O: Operation>(received: Received) -> BoxFuture<'static, Result<ReadCall>> {
+    Box::pin(async move { decode::<O>(received).await.map_err(|error| error.with_summary(O::INVALID)) })
 }
 
-async fn input<O: Operation>(
-    parameters: Parameters,
-    body: Incoming,
-    limits: &Limits,
-    compute: &Compute,
-    budget: &RequestBudget,
-) -> Result<(O, O::Body, Option<Reservation>)> {
-    let operation = parameters.read()?;
-    let (body, memory) = body.read(O::Body::KIND, O::body_limit(limits), limits, budget).await?;
-    Ok((operation, O::Body::read_in(body, *limits, compute).await?, memory))
+async fn decode<O: Operation>(received: Received) -> Result<ReadCall> {
+    let Received { parameters, body, limits, compute, budget } = received;
+    let operation: O = parameters.read()?;
+    let (body, memory) = body.read(O::Body::KIND, O::body_limit(&limits), &limits, &budget).await?;
+    Ok((Call::new(operation, O::Body::read_in(body, limits, &compute).await?), memory))
 }
 
-/// A write, which is done where its request is answered. When that is dropped because the client hung up, the rest of it
-/// is a task: what is recorded in several steps is not cut in half, as long as the server runs or waits for it
-/// ([`EvidenceApi::finish_writes`](crate::EvidenceApi::finish_writes)).
-struct RunToEnd<T: Send + 'static> {
+/// A write that runs as part of its request. If the request is dropped because the client disconnected, the
+/// rest of the write becomes a task. A write in several steps is thus completed, as long as the server runs
+/// or waits for it ([`EvidenceApi::finish_writes`](crate::EvidenceApi::finish_writes)).
+pub(crate) struct RunToEnd<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
-    /// Where the request came in: it may be dropped anywhere.
+    /// The runtime of the request, which may be dropped anywhere.
     runtime: Option<Handle>,
     orphaned: TaskTracker,
 }
 
 impl<T: Send + 'static> RunToEnd<T> {
-    fn new(work: impl Future<Output = T> + Send + 'static, orphaned: TaskTracker) -> Self {
+    pub(crate) fn new(work: impl Future<Output = T> + Send + 'static, orphaned: TaskTracker) -> Self {
         Self { work: Some(work.in_current_span().boxed()), runtime: Handle::try_current().ok(), orphaned }
     }
 }
@@ -277,7 +254,7 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<T> {
-        // What panics is not put back, and so not gone on with.
+        // After a panic, the work is not continued.
         let Some(mut work) = self.work.take() else { return Poll::Pending };
         let outcome = work.poll_unpin(cx);
         if outcome.is_pending() {

@@ -1,6 +1,7 @@
-//! What is left of a request's body when its answer is made. A server that closes a connection on which a body is still
-//! coming resets it, and the client sees a broken pipe in place of its answer. So the rest is read on and thrown away
-//! before the answer is handed over, within bounds; where it exceeds them, the answer says that the connection closes.
+//! The unread rest of a request body when the response is ready. If a server closes a connection while a body
+//! still arrives, it resets the connection, and the client sees a broken pipe instead of the response. The
+//! rest is therefore read and discarded before the response is sent, within bounds. Beyond them, the response
+//! announces that the connection closes.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -19,21 +20,21 @@ use http_body_util::BodyExt;
 use crate::body::declared_length;
 use crate::{BoxError, IncomingBody};
 
-/// The most bytes of a body that are read and thrown away.
+/// The maximum number of bytes that are read and discarded.
 const MAX_DRAINED: u64 = 1 << 20;
-/// How long they may take to come.
+/// The time limit for reading them.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The body of a request, shared with whoever answers it: what is left unread is read here.
+/// The body of a request, shared with the handler. The unread rest is read here.
 #[derive(Debug)]
 pub(crate) struct UnreadBody {
-    /// `None` where there is no body.
+    /// `None` without a body.
     shared: Option<SharedBody>,
     version: Version,
 }
 
 impl UnreadBody {
-    /// The request, with a body that is shared.
+    /// Returns the request with a shared body.
     pub(crate) fn of(request: Request<IncomingBody>) -> (Request<IncomingBody>, Self) {
         let (head, body) = request.into_parts();
         let version = head.version;
@@ -45,19 +46,19 @@ impl UnreadBody {
         (request, Self { shared: Some(shared), version })
     }
 
-    /// The answer as it is sent: once the body has come to its end, or with `Connection: close`.
+    /// Returns the response once the body has ended, or with `Connection: close`.
     pub(crate) async fn settle<B>(self, mut answer: Response<B>) -> Response<B> {
         let Some(shared) = self.shared.filter(|shared| !shared.is_end_stream()) else { return answer };
         if self.version > Version::HTTP_11 {
-            // The answer does not wait, for the server resets the stream and keeps the connection. But clients such as
-            // curl lose what comes with a reset, so that it had better come later.
+            // HTTP/2 only resets the stream and keeps the connection. However, clients such as curl discard
+            // the response at a reset, so the reset should come later.
             if shared.is_coming() {
                 tokio::spawn(shared.drain());
             }
             return answer;
         }
         let is_near = shared.is_coming() && shared.with(|state| state.left <= MAX_DRAINED);
-        // What panics is the host's body.
+        // A panic is caught, because the body belongs to the host.
         let ending = AssertUnwindSafe(shared.drain()).catch_unwind();
         if !(is_near && ending.await.unwrap_or(false)) {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -66,7 +67,7 @@ impl UnreadBody {
     }
 }
 
-/// A body with two readers: first whoever answers, then [`UnreadBody`].
+/// A body with two readers: first the handler, then [`UnreadBody`].
 #[derive(Debug, Clone)]
 struct SharedBody(Arc<Mutex<State>>);
 
@@ -74,18 +75,18 @@ struct SharedBody(Arc<Mutex<State>>);
 struct State {
     body: IncomingBody,
     stage: Stage,
-    /// How many bytes are still to come, as far as that is known.
+    /// The number of remaining bytes, as far as known.
     left: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The client sends it when it is asked to, which the server does when the body is first read.
+    /// The client waits to be asked for the body. The server asks when the body is first read.
     Unasked,
-    /// It is coming.
+    /// The body is arriving.
     Coming,
     Ended,
-    /// It broke off, and cannot be read on.
+    /// The body failed, and cannot be read further.
     Failed,
 }
 
@@ -102,12 +103,12 @@ impl SharedBody {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether it can be read on, without asking for it.
+    /// Returns whether the body can be read further without asking for it.
     fn is_coming(&self) -> bool {
         self.with(|state| state.stage == Stage::Coming) && !self.0.is_poisoned()
     }
 
-    /// Reads on within bounds; whether the end is reached.
+    /// Reads further within bounds. Returns whether the end was reached.
     async fn drain(mut self) -> bool {
         let mut rest = pin!(async {
             let mut read = 0;
@@ -120,7 +121,7 @@ impl SharedBody {
             }
             true
         });
-        // Most have come by now, and need no timer.
+        // Most bodies have arrived by now, and need no timer.
         match rest.as_mut().now_or_never() {
             Some(is_ended) => is_ended,
             None => tokio::time::timeout(DRAIN_TIMEOUT, rest).await.unwrap_or(false),
@@ -174,7 +175,8 @@ mod tests {
 
     const PIECE: usize = 1 << 10;
 
-    /// A request with a body of so many pieces, each after such a pause, and how many were taken of them.
+    /// Creates a request whose body has this many pieces, with a pause before each, and a counter of the
+    /// pieces read.
     fn request(pieces: usize, pause: Duration) -> (Request<IncomingBody>, Arc<AtomicUsize>) {
         let taken = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&taken);
@@ -201,7 +203,7 @@ mod tests {
         request
     }
 
-    /// Whether the answer to this request, of which nobody reads the body, keeps the connection.
+    /// Returns whether the response to a request with an unread body keeps the connection.
     async fn keeps(request: Request<IncomingBody>) -> bool {
         let (request, unread) = UnreadBody::of(request);
         drop(request);

@@ -1,4 +1,4 @@
-//! Requests over a socket, for the tests of the examples.
+//! Sends requests over a socket, for the tests of the examples.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// Sends a request to the server at this address, on a connection of its own, and reads the whole answer.
+/// Sends a request to this server on a separate connection, and reads the whole response.
 pub(crate) async fn ask(
     address: SocketAddr,
     method: &str,

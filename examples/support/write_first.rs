@@ -1,20 +1,20 @@
-//! Clients that write a whole request before they read anything of its answer, as many do.
+//! Clients that write a whole request before they read the response, as many do.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-/// How many clients there are at a time.
+/// The number of concurrent clients.
 const CLIENTS: usize = 8;
 
-/// An answer, as far as these clients look at it.
+/// The relevant parts of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// It says that the connection closes.
+    /// Whether it announces that the connection closes.
     pub(crate) closes: bool,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) struct Sent {
     /// Whether all of it could be written.
@@ -23,21 +23,22 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// The answer, where nothing broke before or while it was read.
+    /// Returns the response, unless the connection failed before or while it was read.
     pub(crate) fn answer_if_unbroken(&self) -> Option<Answer> {
         self.written.as_ref().ok()?;
         self.answer.as_ref().ok().copied()
     }
 }
 
-/// Whether each request has a connection of its own.
+/// Whether each request has a separate connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connections {
     Fresh,
     Kept,
 }
 
-/// A request with a body of so many bytes, from its first line and further headers, which end with `\r\n`.
+/// Returns a request with a body of this size. `head` has its first line and further headers, which end with
+/// `\r\n`.
 pub(crate) fn request(head: &str, connections: Connections, size: usize) -> Vec<u8> {
     let connection = match connections {
         Connections::Fresh => "close",
@@ -49,7 +50,7 @@ pub(crate) fn request(head: &str, connections: Connections, size: usize) -> Vec<
     request
 }
 
-/// Sends the same request so many times, by several clients side by side.
+/// Sends the same request repeatedly, by several concurrent clients.
 pub(crate) fn send(address: &str, request: &[u8], connections: Connections, times: usize) -> Vec<Sent> {
     let client = || {
         let (mut sent, mut kept) = (Vec::new(), None);
@@ -71,7 +72,7 @@ pub(crate) fn send(address: &str, request: &[u8], connections: Connections, time
     })
 }
 
-/// Reads one answer to its end.
+/// Reads one response to its end.
 pub(crate) fn answer(stream: &TcpStream) -> io::Result<Answer> {
     let mut stream = BufReader::new(stream);
     let mut head = Vec::new();

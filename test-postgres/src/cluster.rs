@@ -1,8 +1,8 @@
-//! A throwaway cluster: its files and its socket in one directory, which goes with it.
+//! A temporary cluster, with its files and its socket in one directory that is removed with it.
 //!
-//! `pg_ctl` starts and stops the server, and waits until it did. A guard process waits for this process to let go of
-//! a pipe, be it because the [`Cluster`] is dropped or because the process was killed; then it ends the server and
-//! removes the files. So no server outlives its test.
+//! `pg_ctl` starts and stops the server and waits for the result. A separate process waits until this process
+//! closes a pipe, because the [`Cluster`] was dropped or the process was killed. It then stops the server and
+//! removes the files, so that no server outlives its test.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -11,41 +11,42 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Programs;
 
-/// Ends the server when the pipe ends. The guard may lack permission to remove the directory itself; `Drop` does that.
+/// Stops the server when the pipe ends. This process may lack permission to remove the directory itself;
+/// `Drop` does that.
 const GUARD: &str = r#"cat; "$1" -D "$2/data" -m immediate stop; rm -rf "$2""#;
 
-/// The superuser, who needs no password; everybody else does.
+/// The superuser, who needs no password. All other users do.
 const SUPERUSER: &str = "postgres";
 const ACCESS: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
 
-/// A locale whose order is not that of bytes, so that a statement that lacks `COLLATE "C"` fails its test.
+/// A locale that does not sort by bytes, so that a test fails if a statement lacks `COLLATE "C"`.
 const LINGUISTIC: [&str; 2] = ["--locale-provider=icu", "--icu-locale=en-US"];
 
-/// The server's own file name of its socket.
+/// The file name of the server's socket.
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// How long a socket's path may be: the lower of Linux's and macOS's limits.
+/// The maximum length of a socket's path: the lower of Linux's and macOS's limits.
 const MAX_SOCKET_PATH: usize = 103;
 
-/// What the server does for its data to survive.
+/// The durability of the server's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing, which is faster: for tests that are not about durability.
+    /// None, which is faster: for tests without durability.
     None,
-    /// What it does by default.
+    /// The server's default.
     Full,
 }
 
-/// How the server is stopped.
+/// The mode in which the server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Cleanly; open transactions are cut off.
+    /// Cleanly, but open transactions are aborted.
     Fast,
-    /// As by a crash: the next start recovers from the log.
+    /// Like a crash: the next start recovers from the log.
     Immediate,
 }
 
-/// A server of one's own, on a socket only, with no data but its own. It ends when this is dropped.
+/// A server with its own data, reachable only through a socket. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Cluster {
     programs: Programs,
@@ -54,11 +55,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster below `parent`, which is made if need be, and starts it. Where the path is too long for a socket
-    /// or closed to the server's user, as below root's home, the system's temporary directory takes its place.
+    /// Creates a cluster below `parent`, which is created if necessary, and starts it. Uses the system's
+    /// temporary directory if the path is too long for a socket, or if the server's user has no access, as
+    /// below root's home.
     ///
     /// # Errors
-    /// Says which step failed.
+    /// Names the failed step.
     pub fn start(programs: &Programs, parent: &Path, durability: Durability) -> io::Result<Self> {
         let home = home(programs, parent)?;
         let guard = guard(programs, &home)?;
@@ -71,7 +73,7 @@ impl Cluster {
     /// Stops the server and waits until it has ended.
     ///
     /// # Errors
-    /// The server did not end, or was not running.
+    /// If the server did not end, or was not running.
     pub fn stop(&self, how: Stop) -> io::Result<()> {
         let mode = match how {
             Stop::Fast => "fast",
@@ -80,24 +82,24 @@ impl Cluster {
         run(self.control().args(["-m", mode, "stop"])).map(drop)
     }
 
-    /// Starts the server that was stopped, and waits until it answers.
+    /// Starts the stopped server, and waits until it responds.
     ///
     /// # Errors
-    /// The server did not start; its log says why.
+    /// If the server did not start. Its log has the reason.
     pub fn resume(&self) -> io::Result<()> {
         run(self.control().arg("-l").arg(self.home.join("log")).arg("start")).map(drop)
     }
 
-    /// Stops every process of the server where it is, as on a machine that hangs: connections stay, and nobody answers.
-    /// It goes on once the returned guard is dropped.
+    /// Suspends every process of the server, like a machine that hangs: connections stay open, and nothing
+    /// responds. It resumes when the returned value is dropped.
     ///
     /// # Errors
-    /// The server does not run, or a process could not be stopped.
+    /// If the server is not running, or a process could not be suspended.
     pub fn freeze(&self) -> io::Result<Frozen<'_>> {
         let file = std::fs::read_to_string(self.home.join("data/postmaster.pid"))?;
         let server = file.lines().next().unwrap_or_default().to_owned();
         let mut frozen = Frozen { cluster: self, processes: vec![server.clone()] };
-        // The one that starts others comes first.
+        // The process that starts the others comes first.
         self.signal("-STOP", &frozen.processes)?;
         let mut ps = self.programs.as_server_user("ps");
         let listed = run(ps.args(["-A", "-o", "pid=,ppid="]))?;
@@ -110,27 +112,27 @@ impl Cluster {
         Ok(frozen)
     }
 
-    /// Sends processes a signal.
+    /// Sends a signal to processes.
     fn signal(&self, signal: &str, processes: &[String]) -> io::Result<()> {
         let mut kill = self.programs.as_server_user("sh");
         run(kill.args(["-c", "kill \"$@\"", "kill", signal]).args(processes)).map(drop)
     }
 
-    /// The address of a database as its superuser.
+    /// Returns the address of a database for the superuser.
     pub fn url(&self, database: &str) -> String {
         self.address(database, &[("user", SUPERUSER)])
     }
 
-    /// The address of a database as another user.
+    /// Returns the address of a database for another user.
     pub fn url_as(&self, user: &str, password: &str, database: &str) -> String {
         self.address(database, &[("user", user), ("password", password)])
     }
 
-    /// Runs statements in a database, each by itself, and returns what they print: a row per line, columns separated by
-    /// `|`.
+    /// Runs statements in a database, each separately, and returns their output: a row per line, with columns
+    /// separated by `|`.
     ///
     /// # Errors
-    /// What `psql` says of the first statement that failed.
+    /// The message of `psql` about the first statement that failed.
     pub fn sql(&self, database: &str, statements: &[&str]) -> io::Result<String> {
         sql(&self.programs, &self.url(database), statements)
     }
@@ -148,7 +150,7 @@ impl Cluster {
             command.args(["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
             run(command.args(locale).arg("-D").arg(&data))
         };
-        // A server without ICU has to do with the order of bytes; initdb removes what it failed to make.
+        // A server without ICU sorts by bytes. `initdb` removes the files of a failed attempt.
         initdb(&LINGUISTIC).or_else(|_| initdb(&[]))?;
         std::fs::write(data.join("pg_hba.conf"), ACCESS)?;
         std::fs::write(data.join("postgresql.auto.conf"), settings(&self.home, durability))
@@ -161,7 +163,7 @@ impl Cluster {
     }
 }
 
-/// A server that does not answer while this is kept.
+/// A suspended server. It resumes when this is dropped.
 #[derive(Debug)]
 pub struct Frozen<'a> {
     cluster: &'a Cluster,
@@ -170,7 +172,7 @@ pub struct Frozen<'a> {
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        // One by one: `kill` with a list fails if any process has ended.
+        // One by one, because `kill` with a list fails if any process has ended.
         for process in &self.processes {
             let _ = self.cluster.signal("-CONT", std::slice::from_ref(process));
         }
@@ -179,14 +181,14 @@ impl Drop for Frozen<'_> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The guard does everything else once its input ends.
+        // The cleanup process does everything else when its input ends.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = std::fs::remove_dir(&self.home);
     }
 }
 
-/// A new directory for a cluster.
+/// Creates a directory for a cluster.
 fn home(programs: &Programs, parent: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(parent)?;
     let home = fresh_directory(&parent.canonicalize()?)?;
@@ -200,7 +202,7 @@ fn home(programs: &Programs, parent: &Path) -> io::Result<PathBuf> {
     Ok(home)
 }
 
-/// A directory that was not there before.
+/// Creates a directory that did not exist.
 fn fresh_directory(parent: &Path) -> io::Result<PathBuf> {
     let process = std::process::id();
     let paths = (0_u32..).map(|number| parent.join(format!("postgres-{process}-{number}")));
@@ -214,14 +216,15 @@ fn fresh_directory(parent: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Starts the process that cleans up. In a group of its own, an interrupt from the keyboard does not reach it.
+/// Starts the cleanup process. It has its own process group, so that an interrupt from the keyboard does not
+/// reach it.
 fn guard(programs: &Programs, home: &Path) -> io::Result<Child> {
     let mut command = programs.as_server_user("sh");
     command.args(["-c", GUARD, "guard"]).arg(programs.directory().join("pg_ctl")).arg(home);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// The settings that differ from the defaults.
+/// Returns the settings that differ from the defaults.
 fn settings(home: &Path, durability: Durability) -> String {
     let home = home.display().to_string().replace('\'', "''");
     let mut settings = format!(
@@ -241,7 +244,7 @@ pub(crate) fn sql(programs: &Programs, url: &str, statements: &[&str]) -> io::Re
     run(psql.args(statements.iter().flat_map(|statement| ["-c", statement])))
 }
 
-/// Runs a program to its end: its output, or an error with its standard error.
+/// Runs a program to its end. Returns its output, or an error with its standard error.
 fn run(command: &mut Command) -> io::Result<String> {
     let output = command.output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
@@ -252,7 +255,7 @@ fn run(command: &mut Command) -> io::Result<String> {
     Err(io::Error::other(format!("{program}: {}: {}", output.status, text(&output.stderr))))
 }
 
-/// Text as part of an address: what is not plain, by its bytes.
+/// Percent-encodes a text for an address.
 fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes()

@@ -1,9 +1,9 @@
-//! PostgreSQL for tests: finds the server's programs on this machine, starts throwaway clusters with them, and hands
-//! out unused schema names. Plain `std`, so that `cargo xtask` can use it and still builds in a moment; SQL goes
-//! through `psql`, which comes with the server.
+//! PostgreSQL for tests: finds the server's programs on this machine, starts temporary clusters with them,
+//! and provides unused schema names. It depends only on `std`, so that `cargo xtask` builds quickly. SQL runs
+//! through `psql`, which is part of the server.
 //!
-//! Most tests share the one server that [`SERVER_URL_VARIABLE`] names (`cargo xtask test` starts it) and take a
-//! [`SchemaName`] each. Tests that stop the server, or that need its settings, start a [`Cluster`] of their own.
+//! Most tests share the server in [`SERVER_URL_VARIABLE`], which `cargo xtask test` starts, and use a
+//! [`SchemaName`] each. Tests that stop the server or need other settings start a separate [`Cluster`].
 #![cfg(unix)]
 
 mod cluster;

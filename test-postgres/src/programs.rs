@@ -1,4 +1,4 @@
-//! Where the server's programs are, and who runs them: the server refuses to be run by root.
+//! Finds the server's programs, and the user who runs them: the server refuses to run as root.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,8 +13,8 @@ const MIN_VERSION: u32 = 15;
 /// The programs that a directory must have.
 const NEEDED: [&str; 4] = ["initdb", "pg_ctl", "postgres", "psql"];
 
-/// Where packages put versions side by side: Debian, Red Hat, Homebrew on either processor, Postgres.app. The star
-/// stands for the rest of a directory's name.
+/// The directories in which packages install versions side by side: Debian, Red Hat, Homebrew on both
+/// processors, Postgres.app. The star stands for the rest of a directory's name.
 const INSTALL_DIRECTORIES: [&str; 6] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -24,7 +24,8 @@ const INSTALL_DIRECTORIES: [&str; 6] = [
     "/Applications/Postgres.app/Contents/Versions/*/bin",
 ];
 
-/// Who runs the server when the caller is root, by preference: the packages' user, that of macOS, anybody's.
+/// The users who may run the server if the caller is root, by preference: that of packages, that of macOS,
+/// any.
 const SERVER_USERS: [&str; 3] = ["postgres", "_postgres", "nobody"];
 
 /// The programs of one installation of PostgreSQL.
@@ -35,7 +36,7 @@ pub struct Programs {
     server_user: Option<Account>,
 }
 
-/// A user by numbers.
+/// A user and a group, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Account {
     user: u32,
@@ -43,10 +44,10 @@ struct Account {
 }
 
 impl Programs {
-    /// The newest installation on this machine that is new enough.
+    /// Returns the newest suitable installation on this machine.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// Names what is missing.
     pub fn find() -> io::Result<Self> {
         let installed =
             candidates().into_iter().filter_map(|directory| Some((version(&directory)?, directory)));
@@ -59,25 +60,25 @@ impl Programs {
         Ok(Self { version, directory, server_user: server_user()? })
     }
 
-    /// The major version.
+    /// Returns the major version.
     pub const fn version(&self) -> u32 {
         self.version
     }
 
-    /// The directory they are in.
+    /// Returns the directory of the programs.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// One of the programs, about to run as a user who may run a server.
+    /// Returns a command that runs one of the programs as a user who may run a server.
     pub(crate) fn command(&self, name: &str) -> Command {
         self.as_server_user(self.directory.join(name))
     }
 
-    /// Any program, about to run as that user.
+    /// Returns a command that runs any program as that user.
     pub(crate) fn as_server_user(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        // The current directory may be out of that user's reach.
+        // That user may have no access to the current directory.
         command.current_dir("/").stdin(Stdio::null());
         if let Some(Account { user, group }) = self.server_user {
             command.uid(user).gid(group);
@@ -85,7 +86,7 @@ impl Programs {
         command
     }
 
-    /// Gives a directory to that user, and says whether they can reach it.
+    /// Makes that user the owner of a directory. Returns whether the user can access it.
     pub(crate) fn hand_over(&self, directory: &Path) -> io::Result<bool> {
         if let Some(Account { user, group }) = self.server_user {
             chown(directory, Some(user), Some(group))?;
@@ -95,7 +96,7 @@ impl Programs {
     }
 }
 
-/// Every directory that may have the programs.
+/// Returns all directories that may have the programs.
 fn candidates() -> Vec<PathBuf> {
     let configured = output(Command::new("pg_config").arg("--bindir")).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -103,7 +104,7 @@ fn candidates() -> Vec<PathBuf> {
     configured.into_iter().chain(std::env::split_paths(&path)).chain(usual).collect()
 }
 
-/// The directories that a pattern with one star stands for.
+/// Returns the directories that match a pattern with one star.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else { return Vec::new() };
     let Some((parent, prefix)) = before.rsplit_once('/') else { return Vec::new() };
@@ -116,7 +117,7 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The major version of the programs in this directory, if they are all there.
+/// Returns the major version of the programs in this directory, if it has all of them.
 fn version(directory: &Path) -> Option<u32> {
     let complete = NEEDED.iter().all(|name| directory.join(name).is_file());
     complete
@@ -124,13 +125,13 @@ fn version(directory: &Path) -> Option<u32> {
         .and_then(|text| major(&text))
 }
 
-/// The major version in a text such as `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`.
+/// Returns the major version in a text such as `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`.
 fn major(text: &str) -> Option<u32> {
     let number = text.split_once("(PostgreSQL) ")?.1;
     number.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The user who runs the server, if the caller is root; else `None`.
+/// Returns the user who runs the server if the caller is root; otherwise `None`.
 fn server_user() -> io::Result<Option<Account>> {
     if id("-u", None) != Some(0) {
         return Ok(None);
@@ -146,7 +147,7 @@ fn id(what: &str, name: Option<&str>) -> Option<u32> {
     output(Command::new("id").arg(what).args(name))?.parse().ok()
 }
 
-/// What a program prints, if it succeeds.
+/// Returns the output of a program, if it succeeds.
 fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

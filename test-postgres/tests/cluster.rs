@@ -1,4 +1,4 @@
-//! What tests rely on when they start a server of their own.
+//! Tests what other tests expect of their own servers.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evidence_test_postgres::{Cluster, Durability, Programs, SERVER_URL_VARIABLE, SchemaName, Stop};
 
-/// Set in the process that starts a cluster in order to be killed.
+/// Set in the process that starts a cluster and is then killed.
 const VICTIM: &str = "EVIDENCE_TEST_VICTIM";
 
 fn cluster(durability: Durability) -> Cluster {
@@ -69,7 +69,7 @@ fn a_killed_test_leaves_no_server_behind() {
     assert!(Path::new(&data).join("postmaster.pid").exists());
     victim.kill().unwrap();
     victim.wait().unwrap();
-    // The guard removes the files after the server has ended.
+    // The cleanup process removes the files after the server has ended.
     while Path::new(&data).exists() {
         sleep(Duration::from_millis(20));
     }

@@ -1,5 +1,6 @@
-//! The public command-line client against the server, on each store: an independent program that has to find everything
-//! as it expects. The client comes from the npm registry, into `target/`, and runs on Linux x86-64 only.
+//! Runs the public command-line client against the server, on each store. The client is an independent
+//! program with its own expectations. It comes from the npm registry, is installed in `target/`, and runs on
+//! Linux x86-64 only.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +10,21 @@ use crate::postgres::Server;
 use crate::run::{self, Result, cargo, program};
 
 const PACKAGE: &str = "@kosli/cli-linux-x64";
-/// The version of the client that the test was written against.
+/// The version of the client that the test was written for.
 const VERSION: &str = "2.43.1";
 const PROGRAM: &str = "node_modules/@kosli/cli-linux-x64/bin/kosli";
 
-/// Whether it matters that the client can be fetched.
+/// Whether the client must be available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Without npm the test is left out, and a line says so.
+    /// Without npm, the test is skipped with a message.
     IfPossible,
     /// Without npm the test fails.
     Always,
 }
 
-/// Where the results of the workspace's last run that passed are kept, for the client to report.
+/// Returns the directory with the results of the last successful run of the workspace, for the client to
+/// report.
 pub(crate) fn results_directory() -> PathBuf {
     run::target().join("junit")
 }
@@ -42,7 +44,7 @@ pub(crate) fn run(need: Need, server: &Server) -> Result {
         }
         fetch(&directory)?;
     }
-    // With the workspace's features, so that nothing is built a second time.
+    // With the workspace's features, so that nothing is built again.
     cargo(["test", "--workspace", "--all-features", "--test", "client"])
         .env("EVIDENCE_TEST_CLIENT", client)
         .env("EVIDENCE_TEST_RESULTS", results_directory())

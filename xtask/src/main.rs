@@ -1,4 +1,5 @@
-//! What CI runs, runnable at home: `cargo xtask <command>`. Plain `std`, so that it builds in a moment.
+//! The steps of CI, runnable locally: `cargo xtask <command>`. It depends only on `std`, so that it builds
+//! quickly.
 
 mod client;
 mod deny;
@@ -21,27 +22,28 @@ use crate::run::{Result, cargo};
 const USAGE: &str = "\
 cargo xtask <command>
 
-  test     every test, on a PostgreSQL server of its own (installed where apt-get can), then the public
+  test     every test, with a temporary PostgreSQL server (installed with apt-get if necessary), then the public
            command-line client against the server (Linux x86-64)
   test [--test <target>] <filter>...
            only tests whose name contains a filter, with PostgreSQL and the conformance checks of every store;
            no doc tests, no client. --test builds only that target, such as `api` or `conformance`
-  thorough every test as `test` does, with all that it samples (every tampering, every mount for each case), and
-           then schemathesis; some two hours. EVIDENCE_TEST_SEED chooses another sample, here and for `test`
-  client   that client alone, on each store, with the results of the last `cargo xtask test`
-  ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
+  thorough every test without sampling (all tampering, every mount for each case), then schemathesis; about two
+           hours. EVIDENCE_TEST_SEED selects another sample, also for `test`
+  client   only the public client, on each store, with the results of the last `cargo xtask test`
+  ci       format, clippy, every test, documentation, packages, dependencies: everything that must pass
   openapi  write openapi.json
   schemathesis
-           the server on both stores, asked by schemathesis, from PyPI, what openapi.json says; half an hour
+           the server on both stores, with requests that schemathesis (from PyPI) generates from openapi.json; half
+           an hour
   bench    the benchmarks, in release builds
   bench --page <bench>...
-           these benchmarks, such as `bench_loads`, or all of them, and the page of figures, benches/README.md
+           these benchmarks, such as `bench_loads`, or all of them, then writes the page of figures, benches/README.md
   repeat <times> <filter>
            the server's tests on PostgreSQL whose name contains the filter, such as `several_servers` or
            `restart`, until one fails
 ";
 
-/// Tests that must have run: without PostgreSQL each is skipped or fails.
+/// Tests that must run. Without PostgreSQL, each would be skipped or fail.
 const REQUIRED_TESTS: [&str; 4] = [
     "the_server_that_tests_share_is_there",
     "two_stores_write_one_ledger",
@@ -49,16 +51,24 @@ const REQUIRED_TESTS: [&str; 4] = [
     "a_store_moves_to_postgresql_and_back",
 ];
 
-/// What is published.
-const PACKAGES: [&str; 7] = [
+/// The published packages.
+const PACKAGES: [&str; 12] = [
+    "evidence-conformance",
     "evidence-core",
+    "evidence-ledger",
     "evidence-notify",
     "evidence-object-store",
+    "evidence-pdf",
+    "evidence-rules",
     "evidence-store-postgres",
     "evidence-store-sql",
     "evidence-store-sqlite",
     "evidence-tower",
+    "evidence-values",
 ];
+
+/// The target of programs in browsers.
+const WASM: &str = "wasm32-unknown-unknown";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -90,7 +100,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every test of the workspace, then the real client.
+/// Runs every test of the workspace, then the real client.
 fn test(client: Need, variables: &[(&str, &str)]) -> Result {
     let server = Server::provide()?;
     let mut tests =
@@ -117,15 +127,16 @@ fn thorough() -> Result {
     schemathesis::run()
 }
 
-/// Whether none is an option.
+/// Returns whether no argument is an option.
 fn are_names(filters: &[&str]) -> bool {
     filters.iter().all(|filter| !filter.starts_with('-'))
 }
 
-/// The tests of some targets whose name contains a filter, without the checks that only make sense of a whole run.
+/// Runs the tests of some targets whose names contain a filter, without the checks that require a complete
+/// run.
 fn test_some(targets: &[&str], filters: &[&str]) -> Result {
     let server = Server::provide()?;
-    // No doc tests: listing their names alone takes longer than the tests.
+    // Without doc tests: listing their names alone takes longer than the tests.
     let tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]).args(targets).args(["--"]);
     let tests = tests.args(["--include-ignored"]).args(filters);
     let results = results::run_and_collect(
@@ -146,7 +157,7 @@ fn test_some(targets: &[&str], filters: &[&str]) -> Result {
 fn ci() -> Result {
     step("format", || cargo(["fmt", "--all", "--check"]).run())?;
     step("clippy", || {
-        // All targets are those that are tests by default, which the one with the client is not.
+        // `--all-targets` has all default tests, which the client's is not.
         for targets in [["--all-targets"].as_slice(), &["--test", "client"]] {
             let clippy = cargo(["clippy", "--workspace", "--all-features"]).args(targets);
             clippy.args(["--", "-D", "warnings"]).run()?;
@@ -155,6 +166,10 @@ fn ci() -> Result {
     })?;
     step("clippy without features", || {
         cargo(["clippy", "--package", "evidence-core", "--no-default-features", "--", "-D", "warnings"]).run()
+    })?;
+    step("ledger for WebAssembly", || {
+        run::program("rustup").args(["target", "add", WASM]).run()?;
+        cargo(["check", "--package", "evidence-ledger", "--target", WASM]).run()
     })?;
     step("tests", || test(Need::Always, &[]))?;
     step("documentation", || {
@@ -176,7 +191,7 @@ fn openapi() -> Result {
 /// The benchmark that starts the server's program.
 const OF_SERVER: &str = "bench_standalone_server";
 
-/// These benchmarks, or all; they note their figures in a directory, if one is given.
+/// Runs these benchmarks, or all. They write their figures to a directory, if one is given.
 fn bench(benches: &[&str], figures: Option<&Path>) -> Result {
     let mut bench = cargo(["bench", "--package", "evidence-benches"])
         .args(benches.iter().flat_map(|bench| ["--bench", bench]));
@@ -191,7 +206,7 @@ fn bench(benches: &[&str], figures: Option<&Path>) -> Result {
     bench.run()
 }
 
-/// The page of figures, for which these benchmarks are run again, or all.
+/// Runs these benchmarks, or all, and writes the page of figures.
 fn page(benches: &[&str]) -> Result {
     let figures = run::root().join("benches/figures");
     std::fs::create_dir_all(&figures)?;
@@ -209,7 +224,7 @@ fn page(benches: &[&str]) -> Result {
     cargo(["run", "--release", "--package", "evidence-benches", "--bin", "page"]).run()
 }
 
-/// What the figures were taken on.
+/// Describes the machine of the figures.
 fn machine() -> String {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -225,7 +240,7 @@ fn machine() -> String {
     )
 }
 
-/// One success of a test that races says little.
+/// Repeats a test, because one success of a racy test proves little.
 fn repeat(times: &str, filter: &str) -> Result {
     let server = Server::provide()?;
     for time in 1..=times.parse::<u32>()? {

@@ -1,11 +1,11 @@
-//! PostgreSQL for the tests: the server that an environment variable names, or a throwaway one, from the packages of
-//! this machine, which are installed if need be.
+//! PostgreSQL for the tests: the server in an environment variable, or a temporary one with this machine's
+//! packages, which are installed if necessary.
 
 use evidence_test_postgres::{Cluster, Durability, Programs, SERVER_URL_VARIABLE};
 
 use crate::run::{self, Result, program};
 
-/// A server for the tests to share, as long as this lives. Tests that stop a server start their own, with the same
+/// A server that the tests share while this exists. Tests that stop a server start their own, with the same
 /// programs.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -15,7 +15,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server that the environment names, or else a new one.
+    /// Returns the server in the environment variable, otherwise a new one.
     pub(crate) fn provide() -> Result<Self> {
         let programs = programs()?;
         if let Ok(url) = std::env::var(SERVER_URL_VARIABLE) {
@@ -28,7 +28,7 @@ impl Server {
     }
 }
 
-/// The server's programs, installed first where the machine has none.
+/// Returns the server's programs. Installs them if they are missing.
 fn programs() -> Result<Programs> {
     Programs::find().or_else(|missing| {
         println!("{missing}: installing it");

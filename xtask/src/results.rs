@@ -1,5 +1,5 @@
-//! The results of `cargo test`, read from what it prints, and written as JUnit XML: stable Rust's test harness has no
-//! such output of its own, and the real-client test reports this project's results to the server.
+//! The results of `cargo test`, parsed from its output and written as JUnit XML. Stable Rust's test harness
+//! cannot write JUnit, and the real-client test reports this project's results to the server.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -8,19 +8,19 @@ use std::process::{Command, Stdio};
 
 use crate::run::Result;
 
-/// The tests that ran, and whether every one of the programs that ran them succeeded.
+/// The tests that ran, and whether all test programs succeeded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Results {
     tests: Vec<(String, bool)>,
     succeeded: bool,
 }
 
-/// What is shown of the tests' output.
+/// The part of the tests' output that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     /// All of it.
     Everything,
-    /// Nothing of the programs that ran no test: with a filter those are many.
+    /// Only the output of programs that ran a test: with a filter, most run none.
     ProgramsWithTests,
 }
 
@@ -33,7 +33,7 @@ impl Show {
     }
 }
 
-/// Runs `tests`, shows what it prints, and collects the results.
+/// Runs `tests`, shows the output, and collects the results.
 pub(crate) fn run_and_collect(tests: &mut Command, show: Show) -> Result<Results> {
     let mut running = tests.stdout(Stdio::piped()).spawn()?;
     let mut results = Results::default();
@@ -51,13 +51,13 @@ pub(crate) fn run_and_collect(tests: &mut Command, show: Show) -> Result<Results
 }
 
 impl Results {
-    /// Reads one line: `test some::name ... ok`.
+    /// Parses one line: `test some::name ... ok`.
     fn take(&mut self, line: &str) {
         let Some((name, verdict)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... "))
         else {
             return;
         };
-        // The conformance suite's harness aligns the verdicts.
+        // The harness of the conformance suite aligns the results.
         let name = name.trim_end();
         match verdict {
             "ok" => self.tests.push((name.to_owned(), true)),
@@ -66,17 +66,17 @@ impl Results {
         }
     }
 
-    /// Whether every test passed and every test program ended well.
+    /// Returns whether every test passed and every test program succeeded.
     pub(crate) const fn all_passed(&self) -> bool {
         self.succeeded
     }
 
-    /// Whether a test ran at all.
+    /// Returns whether any test ran.
     pub(crate) const fn any(&self) -> bool {
         !self.tests.is_empty()
     }
 
-    /// Fails unless tests of these names ran, in whichever module.
+    /// Fails unless tests of these names ran, in any module.
     pub(crate) fn require(&self, names: &[&str]) -> Result {
         let ran = |name: &str| self.tests.iter().any(|(test, _)| test.rsplit("::").next() == Some(name));
         match names.iter().find(|name| !ran(name)) {

@@ -1,4 +1,4 @@
-//! Running programs in the workspace.
+//! Runs programs in the workspace.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,26 @@ use std::process::Command;
 /// A result whose error is one sentence for the user.
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The workspace's directory.
+/// Returns the directory of the workspace.
 pub(crate) fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).to_owned()
 }
 
-/// The directory of everything that can be made again.
+/// Returns the directory for generated files.
 pub(crate) fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// A program about to run in the workspace's directory.
+/// A program to run in the directory of the workspace.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) command: Command,
 }
 
-/// The cargo that runs this program, without what it says of this program's package: build scripts that look at it would run
-/// again, and all that depends on them be compiled again, each time that cargo is run by hand and by this program in turn.
+/// Returns the cargo that runs this program, without the environment variables about this program's package.
+/// Otherwise build scripts that read them would run again, and everything that depends on them would be
+/// compiled again, whenever cargo is run by hand and by this program in turn.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Run {
     let mut cargo = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -37,7 +38,7 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Run {
     cargo.args(arguments)
 }
 
-/// Any program.
+/// Returns any program.
 pub(crate) fn program(program: impl AsRef<OsStr>) -> Run {
     let mut command = Command::new(program);
     command.current_dir(root());
@@ -55,13 +56,13 @@ impl Run {
         self
     }
 
-    /// Runs it with this program's output.
+    /// Runs it, with its output shown.
     pub(crate) fn run(mut self) -> Result {
         let status = self.command.status().map_err(|error| self.failed(&error))?;
         if status.success() { Ok(()) } else { Err(self.failed(&status)) }
     }
 
-    /// Runs it and returns what it prints.
+    /// Runs it and returns its output.
     pub(crate) fn output(mut self) -> Result<Vec<u8>> {
         let output = self.command.stderr(std::process::Stdio::inherit()).output();
         let output = output.map_err(|error| self.failed(&error))?;
@@ -75,7 +76,7 @@ impl Run {
     }
 }
 
-/// Whether a program of this name answers to `--version`.
+/// Returns whether a program of this name responds to `--version`.
 pub(crate) fn exists(name: impl AsRef<OsStr>) -> bool {
     Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
 }

@@ -1,5 +1,6 @@
-//! Whether the server answers as `openapi.json` says, for requests that schemathesis makes up from the document.
-//! schemathesis comes from PyPI, into `target/`; `xtask/schemathesis.toml` says what is asked and checked.
+//! Checks that the server's responses conform to `openapi.json`, for requests that schemathesis generates
+//! from it. schemathesis comes from PyPI and is installed in `target/`. `xtask/schemathesis.toml` configures
+//! the requests and checks.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -21,13 +22,13 @@ pub(crate) fn run() -> Result {
     let schemathesis = installed()?;
     cargo(["build", "--package", "evidence-server"]).run()?;
     let work = run::target().join("schemathesis");
-    // What an earlier run has left.
+    // The files of an earlier run.
     if work.exists() {
         std::fs::remove_dir_all(&work)?;
     }
     std::fs::create_dir_all(&work)?;
     let sqlite = Database { url: format!("sqlite://{}", work.join("evidence.db").display()), schema: None };
-    // What is found on one store keeps nothing from being found on the other.
+    // A failure on one store does not prevent the test of the other.
     let on_sqlite = step("SQLite", || test(&schemathesis, &sqlite));
     let server = Server::provide()?;
     let name = format!("schemathesis_{}", std::process::id());
@@ -37,7 +38,7 @@ pub(crate) fn run() -> Result {
     on_sqlite.and(on_postgres)
 }
 
-/// The program, fetched first where it is not there.
+/// Returns the program. Installs it if it is missing.
 fn installed() -> Result<PathBuf> {
     let directory = run::target().join(format!("schemathesis-{VERSION}"));
     let installed = directory.join("bin/schemathesis");
@@ -49,20 +50,20 @@ fn installed() -> Result<PathBuf> {
     Ok(installed)
 }
 
-/// Where the server keeps its records.
+/// The database of the server.
 #[derive(Debug)]
 struct Database<'a> {
     url: String,
     schema: Option<&'a str>,
 }
 
-/// A server that is stopped with this.
+/// A server that is stopped when this is dropped.
 #[derive(Debug)]
 struct Serving(Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // One that has ended by itself cannot be stopped.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -72,7 +73,7 @@ fn test(schemathesis: &Path, database: &Database<'_>) -> Result {
     evidence_server(database).args(["seed", "--user", "jane", "--org", "acme", "--api-key", KEY]).run()?;
     let address = unused_address()?;
     let mut serve = evidence_server(database).env("EVIDENCE_LISTEN", address.to_string()).args(["serve"]);
-    // Every refused request is a line in its log.
+    // The log has a line for each rejected request.
     let _serving = Serving(serve.command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     program(schemathesis)
         .env("EVIDENCE_API_KEY", KEY)
@@ -90,7 +91,7 @@ fn evidence_server(database: &Database<'_>) -> Run {
     }
 }
 
-/// An address of this machine where nobody listens.
+/// Returns an unused address of this machine.
 fn unused_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -1,5 +1,6 @@
 //! Actions: notifications of events in environments and flows, with their targets.
 
+pub mod egress;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;

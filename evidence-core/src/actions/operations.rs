@@ -5,13 +5,13 @@ use serde::Deserialize;
 
 use crate::actions::record::{Action, Watched};
 use crate::actions::targets::{TargetInput, resolved};
-use crate::actions::view::{ActionView, Surroundings, views};
+use crate::actions::view::{ActionView, ViewData, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
+use crate::decode::UnknownFields;
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::Id;
 use crate::name::{ActionName, OrgName};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation, Put};
@@ -185,15 +185,15 @@ impl Wanted<'_> {
 }
 
 impl Names<'_> {
-    /// Resolves the names, in their order. Adds guards that hold while the names still refer to the same
-    /// records.
-    async fn resolved(self, guards: &mut Vec<Guard>, cx: &Context<'_>) -> Result<Watched> {
+    /// Resolves the names, in their order. Adds preconditions that hold while the names still refer to the
+    /// same records.
+    async fn resolved(self, preconditions: &mut Vec<Precondition>, cx: &Context<'_>) -> Result<Watched> {
         let mut ids = Vec::new();
         match self {
             Self::Environments(names) => {
                 at_most(cx.limits().environment_members, names.len(), "environments")?;
                 for (id, label) in cx.environments_named(names, "environments").await? {
-                    guards.push(Guard::Denotes(Key::Environment(label.name), id));
+                    preconditions.push(Precondition::Denotes(Key::Environment(label.name), id));
                     ids.push(id);
                 }
                 Ok(Watched::Environments(ids))
@@ -207,7 +207,9 @@ impl Names<'_> {
                             .named_by("flows")
                             .into());
                     }
-                    guards.extend(name.parse().ok().map(|name| Guard::Denotes(Key::Flow(name), known.id)));
+                    preconditions.extend(
+                        name.parse().ok().map(|name| Precondition::Denotes(Key::Flow(name), known.id)),
+                    );
                     ids.push(known.id);
                 }
                 Ok(Watched::Flows(ids))
@@ -218,7 +220,7 @@ impl Names<'_> {
 
 /// Returns whether the action is still shown: at least one of the resources that it watches is not archived.
 async fn is_alive(action: &Action, cx: &Context<'_>) -> Result<bool> {
-    Ok(Surroundings::of(&[action], cx).await?.view(action.clone()).is_some())
+    Ok(ViewData::of(&[action], cx).await?.view(action.clone()).is_some())
 }
 
 impl Context<'_> {
@@ -256,10 +258,10 @@ async fn put(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
 }
 
 async fn put_once(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
-    let mut guards = Vec::new();
-    let watched = wanted.watched.resolved(&mut guards, cx).await?;
+    let mut preconditions = Vec::new();
+    let watched = wanted.watched.resolved(&mut preconditions, cx).await?;
     let known = wanted.named(cx).await?;
-    let mut draft = Draft { guards, ..Draft::default() };
+    let mut draft = Draft { preconditions, ..Draft::default() };
     match known {
         Some(known) if is_alive(&known.record, cx).await? => {
             if known.record.watched.kind() != watched.kind() {
@@ -271,7 +273,7 @@ async fn put_once(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
         }
         // All its resources are archived, so the name is free.
         Some(over) => delete(over, &mut draft),
-        None => draft.guards.push(Guard::Vacant(Key::Action(wanted.name.clone()))),
+        None => draft.preconditions.push(Precondition::Vacant(Key::Action(wanted.name.clone()))),
     }
     create(wanted, watched, draft, cx).await?;
     Ok(true)
@@ -293,7 +295,7 @@ async fn create(wanted: &Wanted<'_>, watched: Watched, mut draft: Draft, cx: &Co
         last_modified_at: cx.now(),
         unknown: UnknownFields::default(),
     };
-    draft.guarded(Fact::ActionCreated { record }, Guard::Vacant(Key::ActionNumber(number)));
+    draft.fact_if(Fact::ActionCreated { record }, Precondition::Vacant(Key::ActionNumber(number)));
     cx.record(draft).await.map(drop)
 }
 
@@ -309,9 +311,9 @@ async fn make_room(draft: &mut Draft, cx: &Context<'_>) -> Result<()> {
     for ids in Listed::batches(listed) {
         let known = cx.store().actions_by_id(org, &ids).await?;
         let records: Vec<&Action> = known.iter().map(|known| &known.record).collect();
-        let around = Surroundings::of(&records, cx).await?;
+        let data = ViewData::of(&records, cx).await?;
         for known in known {
-            if around.view(known.record.clone()).is_some() {
+            if data.view(known.record.clone()).is_some() {
                 alive += 1;
             } else if !draft
                 .facts
@@ -331,8 +333,8 @@ async fn make_room(draft: &mut Draft, cx: &Context<'_>) -> Result<()> {
 
 /// Adds the deletion of an action to the draft.
 fn delete(known: Current<Action>, draft: &mut Draft) {
-    let guard = Guard::Revision(RecordKind::Action, known.record.id, known.revision);
-    draft.guarded(Fact::ActionDeleted { record: known.record }, guard);
+    let precondition = Precondition::Revision(RecordKind::Action, known.record.id, known.revision);
+    draft.fact_if(Fact::ActionDeleted { record: known.record }, precondition);
 }
 
 /// Records the differences, if there are any.
@@ -357,11 +359,11 @@ async fn change(
         return Ok(());
     }
     let record = Action { last_modified_at: cx.now_after(was.last_modified_at), ..record };
-    let guard = Guard::Revision(RecordKind::Action, was.id, revision);
+    let precondition = Precondition::Revision(RecordKind::Action, was.id, revision);
     let is_kept = |id: &Id| record.targets.iter().any(|target| target.id == *id);
     let removed = was.targets.iter().map(|target| target.id).filter(|id| !is_kept(id)).collect();
     let was = (record.name != was.name).then_some(was.name);
-    draft.guarded(Fact::ActionUpdated { record, was, removed }, guard);
+    draft.fact_if(Fact::ActionUpdated { record, was, removed }, precondition);
     cx.record(draft).await.map(drop)
 }
 
@@ -374,8 +376,8 @@ async fn list(kind: Option<&'static str>, cx: &Context<'_>) -> Result<JsonList<A
 
 async fn shown(number: i64, kind: Option<&str>, cx: &Context<'_>) -> Result<Json<ActionView>> {
     let action = cx.recorded_action(number, kind).await?.record;
-    let around = Surroundings::of(&[&action], cx).await?;
-    Ok(Json(around.view(action).ok_or_else(|| missing_action(number, kind, cx))?))
+    let data = ViewData::of(&[&action], cx).await?;
+    Ok(Json(data.view(action).ok_or_else(|| missing_action(number, kind, cx))?))
 }
 
 async fn deleted(number: i64, kind: Option<&'static str>, cx: &Context<'_>) -> Result<Json<Acknowledged>> {
@@ -637,7 +639,7 @@ impl UpdateNotification {
     async fn update(&self, wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<()> {
         let known = cx.action(self.notification_number, ENVIRONMENTS).await?;
         let mut draft = Draft::default();
-        let watched = wanted.watched.resolved(&mut draft.guards, cx).await?;
+        let watched = wanted.watched.resolved(&mut draft.preconditions, cx).await?;
         if known.record.name != *wanted.name {
             match wanted.named(cx).await? {
                 Some(other) if is_alive(&other.record, cx).await? => {
@@ -645,7 +647,7 @@ impl UpdateNotification {
                     return Err(Error::invalid("name", text));
                 }
                 Some(over) => delete(over, &mut draft),
-                None => draft.guards.push(Guard::Vacant(Key::Action(wanted.name.clone()))),
+                None => draft.preconditions.push(Precondition::Vacant(Key::Action(wanted.name.clone()))),
             }
         }
         change(known, wanted, watched, draft, cx).await

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::digest::sha256_hex;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::ActionName;
 use crate::store::error::is_future;

@@ -5,11 +5,11 @@ use std::mem::discriminant;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::actions::egress::Egress;
 use crate::actions::record::{Destination, SecretUrl, SlackContext, Target};
 use crate::bounded::{List, Mailbox, ShortText, WebhookUrl};
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::rules::egress::Egress;
 use crate::time::{SentSeconds, Timestamp};
 
 /// A target of notifications. `WEBHOOK` and `SLACK` need a `webhook`; `EMAIL` needs `emails`.

@@ -122,13 +122,13 @@ impl TargetView {
 
 /// The data that responses need besides the actions' records: the names of watched resources that are not
 /// archived, and the outcomes of deliveries.
-pub(super) struct Surroundings {
+pub(super) struct ViewData {
     environments: BTreeMap<Id, String>,
     flows: BTreeMap<Id, String>,
     deliveries: BTreeMap<Id, Delivery>,
 }
 
-impl Surroundings {
+impl ViewData {
     /// Reads the data for these actions.
     pub(super) async fn of(actions: &[&Action], cx: &Context<'_>) -> Result<Self> {
         let (store, org) = (cx.store(), cx.org()?);
@@ -219,8 +219,8 @@ pub(super) fn views(
         let wanted = actions.into_iter().map(|action| action.record);
         let wanted: Vec<_> =
             wanted.filter(|action| kind.is_none_or(|kind| action.watched.kind() == kind)).collect();
-        let around = Surroundings::of(&wanted.iter().collect::<Vec<_>>(), cx).await?;
-        let views: Vec<_> = wanted.into_iter().filter_map(|action| around.view(action)).map(Ok).collect();
+        let data = ViewData::of(&wanted.iter().collect::<Vec<_>>(), cx).await?;
+        let views: Vec<_> = wanted.into_iter().filter_map(|action| data.view(action)).map(Ok).collect();
         Ok(stream::iter(views))
     };
     read.try_flatten_stream()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::allowlists::store::EndedAllowance;
+use crate::allowlists::store::EndedAllowlistEntry;
 use crate::background::runner::{Job, Turn};
 use crate::environments::evaluation::Changed;
 use crate::environments::reevaluation::reevaluate_in;
@@ -43,7 +43,7 @@ struct Progress {
     /// The ended entries that a later run reads again, and whose environments were evaluated or are in
     /// `failed`. A newer entry is separate: a server with a slow clock may record one that ends before others
     /// that have already been handled.
-    handled: BTreeSet<EndedAllowance>,
+    handled: BTreeSet<EndedAllowlistEntry>,
     /// The environments whose evaluation failed. Each run retries them; they do not block others.
     failed: Environments,
 }
@@ -126,9 +126,9 @@ mod tests {
         Timestamp::from_seconds(minutes * 60)
     }
 
-    fn end(minutes: i64, entry: u64) -> EndedAllowance {
+    fn end(minutes: i64, entry: u64) -> EndedAllowlistEntry {
         let environment = "00000000-0000-0000-0000-00000001".parse().unwrap();
-        EndedAllowance { at: at(minutes), org: "acme".parse().unwrap(), environment, entry }
+        EndedAllowlistEntry { at: at(minutes), org: "acme".parse().unwrap(), environment, entry }
     }
 
     #[test]

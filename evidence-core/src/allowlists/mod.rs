@@ -4,10 +4,10 @@ pub(crate) mod ended;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;
+pub(crate) mod view;
 
 pub use ended::ReevaluateEnded;
-pub use operations::{
-    AllowArtifact, AllowanceEnd, AllowanceView, AllowlistInput, ListAllowlist, WithdrawAllowance,
-};
-pub use record::{Allowance, Withdrawal};
-pub use store::{AllowedArtifact, AllowlistStore, EndedAllowance};
+pub use operations::{AllowArtifact, AllowanceEnd, AllowlistInput, ListAllowlist, WithdrawAllowance};
+pub use record::{AllowlistEntry, Withdrawal};
+pub use store::{AllowedArtifact, AllowlistStore, EndedAllowlistEntry};
+pub use view::AllowlistEntryView;

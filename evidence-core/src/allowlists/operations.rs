@@ -7,7 +7,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::allowlists::record::{Allowance, Withdrawal};
+use crate::allowlists::record::{AllowlistEntry, Withdrawal};
+use crate::allowlists::view::AllowlistEntryView;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, LongText};
 use crate::environments::evaluation::Changed;
@@ -15,60 +16,12 @@ use crate::environments::record::Environment;
 use crate::environments::reevaluation::reevaluate;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key};
+use crate::fact::names::{Key, Precondition};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
 use crate::service::{Context, Draft};
-use crate::time::{Timestamp, WholeSeconds};
-
-/// An entry of an allowlist.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "AllowlistResponse")]
-#[non_exhaustive]
-pub struct AllowanceView {
-    /// The artifact's name, as given when it was allowed. It is not used for look-ups.
-    pub artifact_name: String,
-    /// The reason why the artifact is allowed.
-    pub description: String,
-    /// The environment in which the artifact is allowed.
-    pub environment_name: EnvironmentName,
-    /// The SHA-256 of the allowed artifact.
-    pub fingerprint: Fingerprint,
-    /// When the artifact was allowed, in epoch seconds.
-    pub timestamp: WholeSeconds,
-    /// The name of the user or service account that allowed it.
-    pub user_name: String,
-    /// When the entry expires, in epoch seconds; absent if it does not expire.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<WholeSeconds>,
-    /// When the entry ended, by expiry or withdrawal, in epoch seconds. Absent while it is in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<WholeSeconds>,
-    /// The name of the user or service account that withdrew the entry. Absent if it was not withdrawn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub withdrawn_by: Option<String>,
-}
-
-impl AllowanceView {
-    /// Returns the entry as of the time `now`.
-    fn new(allowance: Allowance, environment_name: EnvironmentName, now: Timestamp) -> Self {
-        let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
-        let Allowance { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
-            allowance;
-        Self {
-            artifact_name,
-            description,
-            environment_name,
-            fingerprint,
-            timestamp: at.whole_seconds(),
-            user_name: by.name,
-            expires_at: expires_at.map(Timestamp::whole_seconds),
-            ended_at: ended_at.map(Timestamp::whole_seconds),
-            withdrawn_by: withdrawn.map(|withdrawn| withdrawn.by.name),
-        }
-    }
-}
+use crate::time::Timestamp;
 
 /// Lists the allowlist entries of an organization that are in force, newest first. For each environment and
 /// fingerprint, only the newest entry is listed. With `include_ended`, the list also has entries that expired
@@ -88,7 +41,7 @@ impl Operation for ListAllowlist {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the artifacts that are allowed in environments";
     type Body = ();
-    type Output = JsonList<AllowanceView>;
+    type Output = JsonList<AllowlistEntryView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -103,9 +56,9 @@ impl Operation for ListAllowlist {
             async move {
                 let cx = owned.context();
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
-                let record = |allowance: Allowance| {
+                let record = |allowance: AllowlistEntry| {
                     let name = labels.get(&allowance.environment)?.name.clone();
-                    Some(Ok(AllowanceView::new(allowance, name, cx.now())))
+                    Some(Ok(AllowlistEntryView::new(allowance, name, cx.now())))
                 };
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
             }
@@ -232,7 +185,7 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
         return Err(Error::invalid("env_name", text));
     }
     check_size(&known.record, &input.artifact_fingerprint, cx).await?;
-    let record = Allowance {
+    let record = AllowlistEntry {
         id: cx.new_id(),
         environment: known.record.id,
         fingerprint: input.artifact_fingerprint,
@@ -243,7 +196,7 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
         expires_at,
         withdrawn: None,
     };
-    let leads_there = Guard::Denotes(Key::Environment(environment.clone()), known.record.id);
+    let leads_there = Precondition::Denotes(Key::Environment(environment.clone()), known.record.id);
     cx.record(Draft::of(Fact::ArtifactAllowed { record }, leads_there)).await.map(drop)
 }
 
@@ -293,8 +246,8 @@ impl WithdrawAllowance {
         let missing = || self.missing(cx);
         let entry = allowed.first().ok_or_else(missing)?.entry;
         let entry = store.allowances(org, &[entry]).await?.pop().ok_or_else(missing)?;
-        let record = Allowance { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
-        let leads_there = Guard::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
+        let record = AllowlistEntry { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
+        let leads_there = Precondition::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
         cx.record(Draft::of(Fact::AllowanceWithdrawn { record }, leads_there)).await?;
         Ok(known.record.name)
     }
@@ -303,6 +256,6 @@ impl WithdrawAllowance {
         let Self { org: _, env_name, fingerprint } = self;
         let text =
             format!("the allowlist of environment '{env_name}' has no entry in force for '{fingerprint}'");
-        cx.missing(Resource::Allowance, text)
+        cx.missing(Resource::AllowlistEntry, text)
     }
 }

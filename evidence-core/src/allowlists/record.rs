@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 
 /// An allowlist entry as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Allowance {
+pub struct AllowlistEntry {
     /// Its id.
     pub id: Id,
     /// The environment.
@@ -42,7 +42,7 @@ pub struct Withdrawal {
     pub by: Actor,
 }
 
-impl Allowance {
+impl AllowlistEntry {
     /// Returns when the entry ends or ended; `None` if no end is known.
     pub fn ends_at(&self) -> Option<Timestamp> {
         self.withdrawn.as_ref().map(|withdrawn| withdrawn.at).or(self.expires_at)

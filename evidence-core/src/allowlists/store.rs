@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
 use crate::id::Id;
 use crate::name::{Fingerprint, OrgName};
 use crate::page::Listed;
@@ -22,7 +22,7 @@ pub struct AllowedArtifact {
 
 /// The end of an allowlist entry in an environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndedAllowance {
+pub struct EndedAllowlistEntry {
     /// When it ended.
     pub at: Timestamp,
     /// The organization's name.
@@ -38,7 +38,7 @@ pub struct EndedAllowance {
 pub trait AllowlistStore: Send + Sync {
     /// Returns the ledger index and size of the newest entry of each environment and fingerprint of the
     /// organization, newest first by ledger index. With a time, returns only entries in force at that time
-    /// ([`Allowance::is_in_force`]); otherwise returns all. A withdrawn entry has the index of its
+    /// ([`AllowlistEntry::is_in_force`]); otherwise returns all. A withdrawn entry has the index of its
     /// withdrawal.
     async fn allowances_listed(
         &self,
@@ -47,7 +47,7 @@ pub trait AllowlistStore: Send + Sync {
     ) -> StoreResult<Vec<Listed<u64>>>;
     /// Returns the entries at these ledger indexes, one per index, newest first by ledger index. Unknown
     /// indexes are skipped. The index of a withdrawal refers to the withdrawn entry.
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>>;
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>>;
     /// Returns those of these artifacts that are allowed in the environment at a time, in any order. An
     /// artifact is allowed if its newest entry among the first `entries` ledger entries is in force.
     async fn allowed(
@@ -69,5 +69,5 @@ pub trait AllowlistStore: Send + Sync {
         after: Timestamp,
         until: Timestamp,
         limit: u64,
-    ) -> StoreResult<Vec<EndedAllowance>>;
+    ) -> StoreResult<Vec<EndedAllowlistEntry>>;
 }

@@ -11,7 +11,7 @@ use crate::auth::credentials::ApiKey;
 use crate::bounded::{ShortText, Text};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Acknowledged, Created, Json, Method, Operation};
 use crate::page::integer_between;
@@ -67,9 +67,9 @@ impl Draft {
         let owner = account.record.actor();
         let record = ApiKeyRecord::of(&key, cx.new_id(), owner, description, cx.now(), expires_at);
         self.secrets.push((record.id, key.hash()));
-        // Guard the account: the permission to create the key depends on its privilege.
-        let account = Guard::Revision(RecordKind::ServiceAccount, account.record.id, account.revision);
-        self.guarded(Fact::ApiKeyCreated { record: record.clone() }, account);
+        // The permission to create the key depends on the privilege of the account.
+        let account = Precondition::Revision(RecordKind::ServiceAccount, account.record.id, account.revision);
+        self.fact_if(Fact::ApiKeyCreated { record: record.clone() }, account);
         (key, record)
     }
 }
@@ -219,7 +219,7 @@ impl Operation for CreateApiKey {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys";
     const SCOPE: Scope = Scope::Report;
-    const SUMMARY: &'static str = "Creates an API key of a service account, shown this once";
+    const SUMMARY: &'static str = "Creates an API key of a service account, which is shown only once";
     type Body = Json<ApiKeyInput>;
     type Output = Created<NewApiKey>;
 
@@ -318,8 +318,8 @@ impl RevokeApiKey {
         let account = cx.managed_account(&self.name).await?.record;
         // A key that has expired by this server's clock may still work by another's.
         let Current { revision, record } = cx.unrevoked_key(&account, &self.key_id).await?;
-        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
-        cx.record(Draft::of(Fact::ApiKeyRevoked { record: record.revoked(cx.now()) }, guard)).await?;
+        let precondition = Precondition::Revision(RecordKind::ApiKey, record.id, revision);
+        cx.record(Draft::of(Fact::ApiKeyRevoked { record: record.revoked(cx.now()) }, precondition)).await?;
         Ok(())
     }
 }
@@ -358,7 +358,7 @@ impl Operation for RotateApiKey {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys/{key_id}/rotate";
     const SCOPE: Scope = Scope::Report;
-    const SUMMARY: &'static str = "Replaces an API key of a service account, after a period of grace";
+    const SUMMARY: &'static str = "Replaces an API key of a service account, with a grace period";
     type Body = Json<ApiKeyRotation>;
     type Output = Created<RotatedApiKey>;
 
@@ -382,12 +382,12 @@ impl RotateApiKey {
         let account = cx.managed_account(&self.name).await?;
         let Current { revision, record } = cx.active_key(&account.record, &self.key_id).await?;
         cx.check_keys(&account.record).await?;
-        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
+        let precondition = Precondition::Revision(RecordKind::ApiKey, record.id, revision);
         let old = record.rotated(grace.end(cx.now()));
         let grace_period_expires_at = old.grace_period_expires_at.unwrap_or_default().seconds();
         let mut draft = Draft::default();
         let (key, new) = draft.new_key(&account, old.description.clone(), expires_at, cx);
-        draft.guarded(Fact::ApiKeyRevoked { record: old }, guard);
+        draft.fact_if(Fact::ApiKeyRevoked { record: old }, precondition);
         cx.record(draft).await?;
         let key = key.reveal().to_owned();
         let new = NewApiKey { record: new.into(), key: key.clone() };
@@ -402,8 +402,8 @@ mod tests {
     use super::*;
     use crate::auth::actor::Actor;
     use crate::auth::actor::ActorKind;
+    use crate::decode::UnknownFields;
     use crate::decode::from_value;
-    use crate::fact::payload::UnknownFields;
     use crate::id::Id;
     use crate::id::SystemRandom;
 

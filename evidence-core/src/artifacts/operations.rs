@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::{Around, views};
+use super::view::{ViewContext, views};
 use crate::artifacts::record::{Artifact, TemplateNames};
 use crate::artifacts::store::{ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactWithRuns};
 use crate::artifacts::view::ArtifactView;
@@ -16,7 +16,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::flows::record::Flow;
 use crate::git::{Commits, GitCommit};
 use crate::id::Id;
@@ -132,7 +132,7 @@ impl Operation for ReportArtifact {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/artifacts/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Reports an artifact to a flow, and to a trail of it";
+    const SUMMARY: &'static str = "Reports an artifact to a flow, and optionally to a trail";
     type Body = Json<ArtifactInput>;
     type Output = Created<ArtifactReported>;
 
@@ -169,13 +169,13 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             let known = cx.known_trail(flow.id, name).await?;
             if let Some(Current { revision, record: trail }) = known.as_deref() {
                 check_room(trail, name, Reported::Artifacts, cx).await?;
-                draft.guards.push(Guard::Revision(RecordKind::Trail, trail.id, *revision));
+                draft.preconditions.push(Precondition::Revision(RecordKind::Trail, trail.id, *revision));
                 template = trail.template;
             }
             Some(draft.trail_unless(known.as_deref(), &flow, name, cx))
         }
         None => {
-            draft.guards.extend(draft.flow.take());
+            draft.preconditions.extend(draft.flow.take());
             None
         }
     };
@@ -321,8 +321,8 @@ impl Operation for GetArtifact {
         cx.expect_readable(&flow)?;
         let gone = missing(&flow, &self.fingerprint, cx);
         let Some(ArtifactWithRuns { artifact, runs }) = found else { return Err(gone) };
-        let around = Around::new(Some(flow), cx).with_runs(runs);
-        let view = views(vec![artifact], Arc::new(around)).next().await.transpose()?;
+        let context = ViewContext::new(Some(flow), cx).with_runs(runs);
+        let view = views(vec![artifact], Arc::new(context)).next().await.transpose()?;
         view.map(Json).ok_or(gone)
     }
 }
@@ -370,7 +370,7 @@ impl Operation for GetArtifactsByCommit {
         };
         let owned = cx.to_owned_context();
         let ask = move |request| listed(filter.clone(), request, owned.clone());
-        list(in_pages(MAX_LISTED, ask), Around::new(Some(flow), cx), cx).await
+        list(in_pages(MAX_LISTED, ask), ViewContext::new(Some(flow), cx), cx).await
     }
 }
 
@@ -483,19 +483,19 @@ impl Operation for ListArtifacts {
         let request = self.page.unwrap_or_default().request(per_page);
         let ArtifactPage { listed, content } =
             cx.store().artifacts_listed(cx.org()?, &filter, request).await?;
-        let around = Around::new(flow, cx).with_content(content);
-        list(stream::once(ready(Ok(listed))), around, cx).await
+        let context = ViewContext::new(flow, cx).with_content(content);
+        list(stream::once(ready(Ok(listed))), context, cx).await
     }
 }
 
 /// Returns the artifacts of these lists, one list after another.
 async fn list(
     lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
-    around: Around,
+    context: ViewContext,
     cx: &Context<'_>,
 ) -> Result<JsonList<Box<ArtifactView>>> {
-    let around = Arc::new(around);
-    let read = move |ids| read(ids, Arc::clone(&around)).try_flatten_stream();
+    let context = Arc::new(context);
+    let read = move |ids| read(ids, Arc::clone(&context)).try_flatten_stream();
     JsonList::of_lists(lists, (), &cx.compute(), read).await
 }
 
@@ -518,9 +518,9 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
 /// Returns the artifacts of these ids for a response, in order.
 pub(super) async fn read(
     ids: Vec<Id>,
-    around: Arc<Around>,
+    context: Arc<ViewContext>,
 ) -> Result<BoxStream<'static, Result<Box<ArtifactView>>>> {
-    let mut found = around.artifacts(&ids).await?;
+    let mut found = context.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);
-    Ok(views(found, around))
+    Ok(views(found, context))
 }

@@ -13,10 +13,9 @@ use crate::store::error::StoreResult;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
-#[cfg(feature = "memory")]
 impl Artifact {
     /// Returns the part of the report that compliance depends on, for a report at this ledger index.
-    pub(crate) fn row(&self, index: u64) -> ArtifactRow {
+    pub fn row(&self, index: u64) -> ArtifactRow {
         let Self { id, flow, trail, fingerprint, template_reference_name, .. } = self;
         ArtifactRow {
             id: *id,

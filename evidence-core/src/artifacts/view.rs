@@ -32,7 +32,7 @@ use crate::lock::locked;
 use crate::name::Fingerprint;
 use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
 use crate::repos::record::RepoInfo;
-use crate::rules::compliance::{self, ByContent, EarlierNames, ReportedArtifact, State};
+use crate::rules::compliance::{self, ContentIndex, EarlierNames, ReportedArtifact, State};
 use crate::rules::template::Template;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
@@ -193,7 +193,7 @@ const MAX_TRAILS_BYTES: u64 = MEMORY_PER_BYTE * MAX_BATCH_BYTES;
 const MAX_VERSIONS: usize = 4096;
 
 /// The shared data of a response with artifacts.
-pub(super) struct Around {
+pub(super) struct ViewContext {
     owned: OwnedContext,
     /// The flow of all artifacts, if it is the same and known.
     flow: Option<Flow>,
@@ -213,7 +213,7 @@ pub(super) struct Around {
 /// The trails of some artifacts, by id.
 type Trails = BTreeMap<Id, Arc<ReportedTrail>>;
 
-impl Around {
+impl ViewContext {
     /// Creates the shared data. `flow` is the flow of all artifacts, if known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Self {
         Self::of(flow, true, cx)
@@ -360,14 +360,14 @@ impl Around {
 /// Streams these artifacts in order. Holds only as many trails at a time as fit in memory.
 pub(super) fn views(
     artifacts: Vec<Artifact>,
-    around: Arc<Around>,
+    context: Arc<ViewContext>,
 ) -> BoxStream<'static, Result<Box<ArtifactView>>> {
     let parts = |rest| {
         stream::try_unfold(rest, |mut rest: Rest| async move {
             Ok::<_, Error>(rest.part().await?.map(|part| (part, rest)))
         })
     };
-    stream::once(Rest::of(artifacts, around)).map_ok(parts).try_flatten().try_flatten().boxed()
+    stream::once(Rest::of(artifacts, context)).map_ok(parts).try_flatten().try_flatten().boxed()
 }
 
 /// The origins of content that was reported to flows as a whole, by flow and fingerprint.
@@ -398,7 +398,7 @@ impl Origins {
 struct Rest {
     artifacts: VecDeque<Artifact>,
     origins: Arc<Origins>,
-    around: Arc<Around>,
+    context: Arc<ViewContext>,
 }
 
 /// A batch of artifacts, with their trails: cached ones, and the versions of the others.
@@ -409,24 +409,24 @@ struct Part {
 }
 
 impl Rest {
-    async fn of(artifacts: Vec<Artifact>, around: Arc<Around>) -> Result<Self> {
-        let cx = around.owned.context();
-        let origins = around.origins(&artifacts, &cx).await?;
-        around.learn_versions(&artifacts, &origins, &cx).await?;
-        Ok(Self { artifacts: artifacts.into(), origins: Arc::new(origins), around })
+    async fn of(artifacts: Vec<Artifact>, context: Arc<ViewContext>) -> Result<Self> {
+        let cx = context.owned.context();
+        let origins = context.origins(&artifacts, &cx).await?;
+        context.learn_versions(&artifacts, &origins, &cx).await?;
+        Ok(Self { artifacts: artifacts.into(), origins: Arc::new(origins), context })
     }
 
     /// Takes the artifacts whose trails fit in memory together. Cached trails stay in memory while this batch
     /// is sent.
     fn take(&mut self) -> Result<Part> {
-        let cx = self.around.owned.context();
+        let cx = self.context.owned.context();
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let mut room = Room::of(MAX_TRAILS_BYTES);
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail = self.origins.deciding_trail(&artifact);
             let trail = trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
-            if let Some(version) = trail.and_then(|trail| self.around.version(trail)) {
-                let cached = cx.cached_trail(&version, self.around.since)?;
+            if let Some(version) = trail.and_then(|trail| self.context.version(trail)) {
+                let cached = cx.cached_trail(&version, self.context.since)?;
                 let unread = version.size().saturating_mul(MEMORY_PER_BYTE);
                 if !room.try_take(cached.as_ref().map_or(unread, |trail| trail.bytes as u64)) {
                     self.artifacts.push_front(artifact);
@@ -449,37 +449,41 @@ impl Rest {
         }
         let Part { artifacts, known, unknown } = self.take()?;
         let (known, unknown) = (known.into_values().collect(), Vec::from_iter(unknown.into_values()));
-        let around = Arc::clone(&self.around);
-        let cx = around.owned.context();
+        let context = Arc::clone(&self.context);
+        let cx = context.owned.context();
         let (flows, trails, ran) = try_join3(
-            around.flows(&artifacts, &cx),
-            around.trails(known, &unknown, &cx),
-            around.runs(&artifacts, &cx),
+            context.flows(&artifacts, &cx),
+            context.trails(known, &unknown, &cx),
+            context.runs(&artifacts, &cx),
         )
         .await?;
-        let shows_evidence = around.shows_evidence;
+        let shows_evidence = context.shows_evidence;
         let runs = by_fingerprint(ran);
         let origins = Arc::clone(&self.origins);
-        let surroundings = Arc::new(Surroundings { flows, origins, trails, runs, shows_evidence });
-        let about = artifacts.iter().map(|artifact| surroundings.evidence(artifact)).sum::<usize>();
+        let data = Arc::new(ViewData { flows, origins, trails, runs, shows_evidence });
+        let about = artifacts.iter().map(|artifact| data.evidence(artifact)).sum::<usize>();
         let tell = {
-            let around = Arc::clone(&surroundings);
-            move || Vec::from_iter(artifacts.into_iter().map(|artifact| Told::new(artifact, &around)))
+            let data = Arc::clone(&data);
+            move || {
+                Vec::from_iter(
+                    artifacts.into_iter().map(|artifact| ArtifactWithEvidence::new(artifact, &data)),
+                )
+            }
         };
-        let told = cx.compute().run_if(about > MANY_EVALUATIONS, tell).await?;
-        let weighed = told.into_iter().map(|told| {
-            let bytes = told.shown.len() as u64 * EVIDENCE;
-            (told, bytes)
+        let items = cx.compute().run_if(about > MANY_EVALUATIONS, tell).await?;
+        let weighed = items.into_iter().map(|item| {
+            let bytes = item.shown.len() as u64 * EVIDENCE;
+            (item, bytes)
         });
         let parts = stream::iter(in_batches(weighed, usize::MAX));
-        let owned = around.owned.clone();
-        let read = move |part| with_shown(part, Arc::clone(&surroundings), owned.clone());
+        let owned = context.owned.clone();
+        let read = move |part| with_shown(part, Arc::clone(&data), owned.clone());
         Ok(Some(parts.then(read).try_flatten().boxed()))
     }
 }
 
 /// The data that the views of some artifacts need, read in a bounded number of queries.
-struct Surroundings {
+struct ViewData {
     flows: BTreeMap<Id, Flow>,
     origins: Arc<Origins>,
     trails: Trails,
@@ -487,7 +491,7 @@ struct Surroundings {
     shows_evidence: bool,
 }
 
-impl Surroundings {
+impl ViewData {
     fn flow_name(&self, artifact: &Artifact) -> &str {
         self.flows.get(&artifact.flow).map(|flow| flow.name.as_str()).unwrap_or_default()
     }
@@ -532,7 +536,7 @@ impl Surroundings {
         };
         let reports =
             names.map_or_else(|| vec![report.clone()], |names| report.clone().after_those_by(names));
-        let alone = ByContent::new(&reports, Vec::new(), &EarlierNames::new());
+        let alone = ContentIndex::new(&reports, Vec::new(), &EarlierNames::new());
         let (state, info) = alone.state(template, fingerprint, name);
         let names = names.into_iter().flatten().map(|(name, _)| name.as_str());
         (state, info, names.chain([name]).collect())
@@ -545,19 +549,19 @@ impl Surroundings {
 }
 
 /// An artifact, and the indexes of its trail's attestations that are about it, oldest first.
-struct Told {
+struct ArtifactWithEvidence {
     artifact: Artifact,
     about: Vec<usize>,
     /// The attestations to show for each name.
     shown: Vec<Shown>,
 }
 
-impl Told {
-    fn new(artifact: Artifact, around: &Surroundings) -> Self {
-        let trail = around.trail(&artifact);
+impl ArtifactWithEvidence {
+    fn new(artifact: Artifact, data: &ViewData) -> Self {
+        let trail = data.trail(&artifact);
         let about = trail.map(|trail| trail.by_content().about(artifact.fingerprint.as_str()));
         let about = about.unwrap_or_default();
-        let shown = trail.filter(|_| around.shows_evidence).map(|trail| shown(trail.attestations(), &about));
+        let shown = trail.filter(|_| data.shows_evidence).map(|trail| shown(trail.attestations(), &about));
         let shown = shown.unwrap_or_default();
         Self { artifact, about, shown }
     }
@@ -565,14 +569,14 @@ impl Told {
 
 /// Streams these artifacts, whose attestations fit in memory together.
 async fn with_shown(
-    part: Vec<Told>,
-    around: Arc<Surroundings>,
+    part: Vec<ArtifactWithEvidence>,
+    data: Arc<ViewData>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<Box<ArtifactView>>> + Send + 'static> {
-    let shown = |told: &Told| {
-        let trail = around.trail(&told.artifact);
+    let shown = |item: &ArtifactWithEvidence| {
+        let trail = data.trail(&item.artifact);
         let row = |shown: &Shown| trail?.attestations().get(shown.evidence);
-        Vec::from_iter(told.shown.iter().filter_map(row).map(|row| row.id))
+        Vec::from_iter(item.shown.iter().filter_map(row).map(|row| row.id))
     };
     let ids = distinct(part.iter().flat_map(shown));
     let mut shown = BTreeMap::new();
@@ -581,13 +585,13 @@ async fn with_shown(
         let found = cx.store().attestations_by_id(cx.org()?, &ids).await?;
         shown.extend(found.into_iter().map(|attestation| (attestation.id, attestation)));
     }
-    let with_template = |told: Told| (around.template(&told.artifact), told);
+    let with_template = |item: ArtifactWithEvidence| (data.template(&item.artifact), item);
     let part = part.into_iter().map(with_template).collect();
     let evaluations = {
-        let around = Arc::clone(&around);
-        move |told: &Told, template: &Template| {
-            let artifact = &told.artifact;
-            let deciding = around.deciding_trail(artifact);
+        let data = Arc::clone(&data);
+        move |item: &ArtifactWithEvidence, template: &Template| {
+            let artifact = &item.artifact;
+            let deciding = data.deciding_trail(artifact);
             let named = template.artifact(&artifact.template_reference_name);
             let own = deciding.map_or(named.map_or(0, |expected| expected.attestations.len()), |trail| {
                 let names = trail.by_content().names(artifact.fingerprint.as_str(), "");
@@ -595,34 +599,34 @@ async fn with_shown(
                 expected.map(|expected| expected.attestations.len()).sum()
             });
             let of_trail = deciding.map(|trail| trail.by_content().unevaluated(template));
-            told.about.len() + own + of_trail.unwrap_or(template.attestations.len())
+            item.about.len() + own + of_trail.unwrap_or(template.attestations.len())
         }
     };
     let shown = Arc::new(shown);
-    let view = move |told: Told, parsed: Arc<Parsed>, cx: &Context<'_>| {
-        let is_lost = around.origins.deciding_trail(&told.artifact).is_some()
-            && around.deciding_trail(&told.artifact).is_none();
+    let view = move |item: ArtifactWithEvidence, parsed: Arc<Parsed>, cx: &Context<'_>| {
+        let is_lost = data.origins.deciding_trail(&item.artifact).is_some()
+            && data.deciding_trail(&item.artifact).is_none();
         if is_lost {
-            return view(&told, &Template::of_lost_trail(), &around, &shown, cx);
+            return view(&item, &Template::of_lost_trail(), &data, &shown, cx);
         }
-        view(&told, &parsed.template, &around, &shown, cx)
+        view(&item, &parsed.template, &data, &shown, cx)
     };
     Ok(each_with_template(part, owned, evaluations, view))
 }
 
 fn view(
-    told: &Told,
+    item: &ArtifactWithEvidence,
     template: &Template,
-    around: &Surroundings,
+    data: &ViewData,
     shown: &BTreeMap<Id, Attestation>,
     cx: &Context<'_>,
 ) -> Result<Box<ArtifactView>> {
-    let Told { artifact, about, shown: named } = told;
-    let trail = around.trail(artifact);
+    let ArtifactWithEvidence { artifact, about, shown: named } = item;
+    let trail = data.trail(artifact);
     let attestations = trail.map_or(&[][..], ReportedTrail::attestations);
     let evidence = Vec::from_iter(about.iter().filter_map(|place| attestations.get(*place)));
     let fingerprint = &artifact.fingerprint;
-    let (state, info, names) = around.verdict(artifact, template);
+    let (state, info, names) = data.verdict(artifact, template);
     let sentence = state_info(state);
     let state_info = match (template.unreadable(), info) {
         (Some(why), _) => why.to_owned(),
@@ -638,10 +642,10 @@ fn view(
             EvidenceView { is_compliant: newest.is_compliant, override_info, ..evidence },
         ))
     };
-    let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
+    let runs = data.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
-    let (org, flow_name) = (&cx.org_access()?.name, around.flow_name(artifact));
+    let (org, flow_name) = (&cx.org_access()?.name, data.flow_name(artifact));
     Ok(Box::new(ArtifactView {
         id: artifact.id,
         fingerprint: fingerprint.clone(),

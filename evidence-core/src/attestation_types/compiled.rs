@@ -287,13 +287,13 @@ impl Context<'_> {
     }
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;
     use crate::attestations::custom::RuleOutcome;
-    use crate::conformance::fixtures::{at, free_form, id, jane};
+    use crate::fixtures::{at, free_form, id, jane};
 
     fn version(evaluator: Json, schema: Option<&str>) -> AttestationTypeVersion {
         AttestationTypeVersion {

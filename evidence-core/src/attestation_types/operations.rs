@@ -10,10 +10,10 @@ use crate::attestation_types::view::{AttestationTypeView, in_list};
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List};
 use crate::decode::InvalidField;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::json::{CheckedJson, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::versions::{Version, Versioned};
@@ -150,9 +150,9 @@ impl Operation for ArchiveAttestationType {
             if record.archived {
                 return Ok(());
             }
-            let guard = Guard::Revision(RecordKind::AttestationType, record.id, revision);
+            let precondition = Precondition::Revision(RecordKind::AttestationType, record.id, revision);
             let record = AttestationType { archived: true, ..record };
-            cx.record(Draft::of(Fact::AttestationTypeArchived { record }, guard)).await?;
+            cx.record(Draft::of(Fact::AttestationTypeArchived { record }, precondition)).await?;
             Ok(())
         };
         let record = Key::AttestationType(self.custom_attestation_type_name.clone());
@@ -267,7 +267,7 @@ impl Content {
             let record = self.first(cx);
             let version = self.version(&record, cx);
             let fact = Fact::AttestationTypeCreated { record, version };
-            cx.record(Draft::of(fact, Guard::Vacant(key))).await?;
+            cx.record(Draft::of(fact, Precondition::Vacant(key))).await?;
             return Ok(());
         };
         let latest = AttestationTypeVersion::one((known.record.id, known.record.version), cx).await?;
@@ -288,8 +288,8 @@ impl Content {
             ..known.record
         };
         let version = self.version(&record, cx);
-        let guard = Guard::Revision(RecordKind::AttestationType, record.id, known.revision);
-        cx.record(Draft::of(Fact::AttestationTypeVersioned { record, version }, guard)).await?;
+        let precondition = Precondition::Revision(RecordKind::AttestationType, record.id, known.revision);
+        cx.record(Draft::of(Fact::AttestationTypeVersioned { record, version }, precondition)).await?;
         Ok(())
     }
 

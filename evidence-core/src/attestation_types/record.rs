@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::auth::actor::Actor;
 use crate::bounded::{List, ShortText, Text};
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::AttestationTypeName;

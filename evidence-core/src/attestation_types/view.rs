@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::id::{Id, VersionKey};
 use crate::json::{EmptyObject, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
-use crate::operation::versions::{Told, Version, Versioned};
+use crate::operation::versions::{HistoryItem, Version, Versioned};
 use crate::page::Listed;
 use crate::service::OwnedContext;
 use crate::store::Store;
@@ -114,7 +114,7 @@ impl Version for AttestationTypeVersion {
 impl AttestationType {
     /// Returns the type for a response, with all its versions.
     pub(super) fn whole(self, org: &OrgName) -> Result<Versioned> {
-        let versions = (1..=self.version).rev().map(|number| Told::<()>::Version((self.id, number)));
+        let versions = (1..=self.version).rev().map(|number| HistoryItem::<()>::Version((self.id, number)));
         let before = BeforeVersions {
             created_by: Some(self.created_by.name.clone()),
             created_at: Some(self.created_at.seconds()),
@@ -126,7 +126,7 @@ impl AttestationType {
 
     /// Returns the type for a response with one of its versions, and without its creator and times.
     pub(super) fn of_version(&self, number: u64, org: &OrgName) -> Result<Versioned> {
-        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &EmptyObject {})
+        Versioned::new(&self.before(org), [HistoryItem::<()>::Version((self.id, number))], &EmptyObject {})
     }
 
     fn before(&self, org: &OrgName) -> BeforeVersions {

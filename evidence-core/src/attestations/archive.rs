@@ -12,7 +12,7 @@ use flate2::{Compression, GzBuilder};
 
 use crate::blobs::{CHUNK, Chunks, Upload};
 use crate::compute::Compute;
-use crate::spool::{Spool, Spooled, TemporarySpace};
+use crate::spill_buffer::{HashedContent, HashingBuffer, TemporarySpace};
 
 /// Chunks larger than this take about a millisecond to compress.
 const LONG: usize = 16 << 10;
@@ -43,7 +43,7 @@ pub(super) fn paths(mut files: Vec<Upload>) -> Vec<(String, Upload)> {
 pub(super) struct Archive {
     /// The compressor; `None` while it runs elsewhere, and after an error.
     gzip: Option<GzEncoder<Vec<u8>>>,
-    spool: Spool,
+    output: HashingBuffer,
     compute: Compute,
 }
 
@@ -51,7 +51,7 @@ impl Archive {
     /// Creates an empty archive that uses this temporary space.
     pub(super) fn new(compute: Compute, space: TemporarySpace) -> Self {
         let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
-        Self { gzip: Some(gzip), spool: Spool::new(space), compute }
+        Self { gzip: Some(gzip), output: HashingBuffer::new(space), compute }
     }
 
     /// Begins the next file, which has `size` bytes. Read the content through the returned entry.
@@ -66,12 +66,12 @@ impl Archive {
     }
 
     /// Completes the archive and returns its content.
-    pub(super) async fn finish(mut self) -> io::Result<Spooled> {
+    pub(super) async fn finish(mut self) -> io::Result<HashedContent> {
         self.write(vec![0; 2 * BLOCK].into()).await?;
         let gzip = self.gzip.take().ok_or_else(broken)?;
         let rest = self.compute.run(move || gzip.finish()).await.map_err(io::Error::other)??;
-        self.spool.push(&rest).await?;
-        self.spool.finish().await
+        self.output.push(&rest).await?;
+        self.output.finish().await
     }
 
     async fn write(&mut self, mut bytes: Bytes) -> io::Result<()> {
@@ -87,7 +87,7 @@ impl Archive {
             let (gzip, compressed) =
                 self.compute.run_if(heavy, compress).await.map_err(io::Error::other)??;
             self.gzip = Some(gzip);
-            self.spool.push(&compressed).await?;
+            self.output.push(&compressed).await?;
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ mod tests {
         for (path, mut file) in paths(uploads(files, piece)) {
             archive.entry(&path, file.size, &mut *file.content).await.unwrap().finish().await.unwrap();
         }
-        let Spooled { size, sha256, mut content } = archive.finish().await.unwrap();
+        let HashedContent { size, sha256, mut content } = archive.finish().await.unwrap();
         let mut bytes = Vec::new();
         while let Some(piece) = content.next().await.unwrap() {
             bytes.extend_from_slice(&piece);

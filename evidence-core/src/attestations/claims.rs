@@ -5,28 +5,25 @@ mod custom;
 mod system;
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::attestations::claim::{AttestationInput, Claim, Claimed, Verdict};
 use crate::attestations::details::{
     Details, JiraDetails, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails, SnykDetails,
     SonarDetails,
 };
 use crate::attestations::jira::{self, JiraItem};
-use crate::attestations::operations::{AttestationBody, AttestationInput};
 use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty};
-use crate::attestations::record::{Attachment, Binding};
 use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
-use crate::bounded::{Collected, List, Text, limited_lists};
+use crate::bounded::{LenientList, List, Text, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
-use crate::fact::names::Guard;
 use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::limits::{self, Limits};
-use crate::name::{AttestationName, AttestationTypeName};
+use crate::name::AttestationTypeName;
 use crate::operation::{Form, JsonDocument};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
@@ -36,86 +33,6 @@ use crate::trails::store::TrailContents;
 pub use custom::Custom;
 pub(crate) use system::{DecisionData, SbomData};
 pub use system::{System, SystemType};
-
-/// A type of attestation: its input and its evaluation. The type's `///` text is appended to the description
-/// of its operation in the OpenAPI document.
-pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + Sized + 'static {
-    /// The id of the operation that adds an attestation.
-    const OPERATION: &'static str;
-    /// The path of the operation.
-    const PATH: &'static str;
-    /// The summary of the operation.
-    const SUMMARY: &'static str;
-    /// The name of the input schema.
-    const SCHEMA: &'static str;
-
-    /// Whether empty elements of one of its lists are skipped. Allowed only if skipping cannot improve the
-    /// verdict: a suite, a finding or an issue is never skipped.
-    const IS_COLLECTED: bool = false;
-
-    /// The body of the request: a [`Form`](crate::operation::Form) if files are allowed, otherwise a
-    /// [`JsonDocument`].
-    type Body: AttestationBody<Self>;
-
-    /// Returns the size limit of the JSON document, in bytes.
-    fn document_limit(limits: &Limits) -> u64 {
-        limits.document
-    }
-
-    /// Reads the claim from the fields of the attestation's document that belong to the type.
-    ///
-    /// # Errors
-    /// The first invalid field.
-    fn read(text: CheckedJson<'_>, is_own: fn(&str) -> bool) -> Result<Self, InvalidField> {
-        decode::from_fields(text, is_own)
-    }
-
-    /// Returns the number of list elements that were skipped.
-    fn skipped(&self) -> usize {
-        0
-    }
-
-    /// Evaluates the claim. It may query the store, and then adds guards to the verdict for what it depends
-    /// on. If a guard fails when the attestation is recorded, the claim is evaluated again.
-    ///
-    /// # Errors
-    /// The reason to refuse the claim, usually [`crate::Error::Invalid`]. Nothing is recorded then.
-    fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>)
-    -> impl Future<Output = Result<Verdict>> + Send;
-}
-
-/// The context of a claim: its attestation's name, trail, subject and files.
-#[derive(Debug, Clone, Copy)]
-pub struct Claimed<'a> {
-    /// The attestation's name.
-    pub name: &'a AttestationName,
-    /// The id of the trail; `None` if the attestation creates the trail.
-    pub trail: Option<Id>,
-    /// The subject of the attestation within the trail.
-    pub binding: &'a Binding,
-    /// The files of the attestation.
-    pub attachments: &'a [Attachment],
-}
-
-/// The result of evaluating a claim.
-#[derive(Debug, Clone)]
-pub struct Verdict {
-    /// The name of the type, as stored and returned.
-    pub kind: String,
-    /// Whether the attestation is compliant.
-    pub is_compliant: bool,
-    /// The type's own part of the record.
-    pub details: Details,
-    /// The preconditions that must still hold when the verdict is recorded.
-    pub guards: Vec<Guard>,
-}
-
-impl Verdict {
-    /// Returns a verdict that depends on the claim only.
-    pub fn of(kind: impl Into<String>, is_compliant: bool, details: Details) -> Self {
-        Self { kind: kind.into(), is_compliant, details, guards: Vec::new() }
-    }
-}
 
 /// The reporter provides the verdict.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -180,7 +97,7 @@ pub struct PullRequests {
     /// The pull requests of the change. Null means none; a null element is skipped.
     #[serde(deserialize_with = "null_as_empty")]
     #[schemars(extend("type" = ["array", "null"]))]
-    pub pull_requests: Collected<PullRequest>,
+    pub pull_requests: LenientList<PullRequest>,
 }
 
 impl Claim for PullRequests {
@@ -201,7 +118,7 @@ impl Claim for PullRequests {
     }
 
     async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
-        let Self { git_provider, pull_requests: Collected { items: pull_requests, .. } } = self.clone();
+        let Self { git_provider, pull_requests: LenientList { items: pull_requests, .. } } = self.clone();
         let found = pull_requests.iter().any(|one| !one.url.is_empty());
         let details = PullRequestDetails { git_provider, pull_requests };
         Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))
@@ -387,8 +304,8 @@ impl Claim for Override {
     }
 }
 
-/// Returns the attestation that the trail will show as overridden. It needs no guard: of the override and a
-/// concurrent report, the newer ledger entry decides.
+/// Returns the attestation that the trail will show as overridden. It needs no precondition: of the override
+/// and a concurrent report, the newer ledger entry decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
     let found = cx.trail_contents(&[trail]).await?.pop();
@@ -405,6 +322,3 @@ async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     };
     cx.compute().run_if(heavy, find).await
 }
-
-#[cfg(test)]
-mod tests;

@@ -16,7 +16,7 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
-use crate::spool::Spooled;
+use crate::spill_buffer::HashedContent;
 use crate::store::error::StoreError;
 use crate::sweep::pending::may_be_named;
 use crate::time::Timestamp;
@@ -67,7 +67,7 @@ async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment
         kept.map_err(|error| passing(&error).unwrap_or(error))?;
         entry.finish().await.map_err(unmade)?;
     }
-    let Spooled { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
+    let HashedContent { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
     let sha256: Fingerprint = sha256
         .parse()
         .map_err(|source| Error::Internal { what: "an archive has no digest", source: Box::new(source) })?;

@@ -18,7 +18,7 @@ use crate::service::{Context, OwnedContext};
 use crate::store::error::StoreError;
 
 /// The shared data of the attestations in a list.
-struct Around {
+struct ViewContext {
     flow: Flow,
     trails: BTreeMap<Id, TrailName>,
     /// The attestations that the list cannot omit.
@@ -36,9 +36,9 @@ pub(super) async fn listed(
     cx: &Context<'_>,
 ) -> Result<JsonList<AttestationView>> {
     let needed = needed(named.iter().map(|one| &one.row));
-    let around = Arc::new(Around { flow, trails, needed, owned: cx.to_owned_context() });
+    let context = Arc::new(ViewContext { flow, trails, needed, owned: cx.to_owned_context() });
     let listed = named.into_iter().map(|one| Listed { id: one.row.id, bytes: one.bytes }).collect();
-    JsonList::in_batches(listed, (), &cx.compute(), move |ids| Arc::clone(&around).read(ids)).await
+    JsonList::in_batches(listed, (), &cx.compute(), move |ids| Arc::clone(&context).read(ids)).await
 }
 
 /// Streams all of these attestations of a trail, in order. One that cannot be read is an error.
@@ -49,8 +49,8 @@ pub(crate) fn all_of_trail(
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
     let needed = listed.iter().map(|one| one.id).collect();
-    let around = Arc::new(Around { flow, trails: BTreeMap::from([trail]), needed, owned });
-    stream::iter(Listed::batches(listed)).flat_map(move |ids| Arc::clone(&around).read(ids))
+    let context = Arc::new(ViewContext { flow, trails: BTreeMap::from([trail]), needed, owned });
+    stream::iter(Listed::batches(listed)).flat_map(move |ids| Arc::clone(&context).read(ids))
 }
 
 /// Returns the attestations that decide verdicts: for each trail, the newest that is not an override, and the
@@ -67,7 +67,7 @@ fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSe
     newest_first.filter(|row| decides(row)).map(|row| row.id).collect()
 }
 
-impl Around {
+impl ViewContext {
     fn read(self: Arc<Self>, ids: Vec<Id>) -> impl Stream<Item = Result<AttestationView>> + Send + 'static {
         async move { self.views(ids).await.map(stream::iter) }.into_stream().try_flatten()
     }

@@ -24,7 +24,7 @@ use crate::rules::pattern;
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::time::{SentSeconds, Timestamp};
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// The default number of attestations on a page.
 const PER_PAGE: u64 = 20;

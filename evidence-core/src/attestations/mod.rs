@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod by_commit;
+pub(crate) mod claim;
 pub(crate) mod claims;
 pub(crate) mod custom;
 pub(crate) mod details;
@@ -21,9 +22,9 @@ pub(crate) mod system_types;
 pub(crate) mod view;
 
 pub use by_commit::{AttestationsByCommit, ListAttestationsForCriteria};
+pub use claim::{AttestationBase, AttestationBody, AttestationInput, Claim, Claimed, Verdict};
 pub use claims::{
-    Claim, Claimed, Custom, Generic, Jira, Junit, OriginalType, Override, PullRequests, Snyk, Sonar, System,
-    SystemType, Verdict,
+    Custom, Generic, Jira, Junit, OriginalType, Override, PullRequests, Snyk, Sonar, System, SystemType,
 };
 pub use custom::{RuleOutcome, RuleResult};
 pub use details::{
@@ -32,10 +33,7 @@ pub use details::{
 };
 pub use jira::JiraItem;
 pub use lists::{AttestationList, GetAttestations, GetFlowAttestations, TypeFilter};
-pub use operations::{
-    AttestationBase, AttestationBody, AttestationInput, GetArtifactAttestation, GetEvidence,
-    GetTrailAttestation, PostAttestation,
-};
+pub use operations::{GetArtifactAttestation, GetEvidence, GetTrailAttestation, PostAttestation};
 pub use pull_requests::{
     Approver, ApproverView, Azure, GitProvider, MergeCommit, PullRequest, PullRequestCommit, PullRequestView,
 };

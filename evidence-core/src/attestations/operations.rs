@@ -10,29 +10,24 @@ use serde_json::Value;
 
 use super::evidence;
 use super::listed::listed;
-use crate::attestations::claims::{Claim, Claimed, Verdict};
+use crate::attestations::claim::{
+    AttestationBase, AttestationBody, AttestationInput, Claim, Claimed, Verdict, described,
+};
 use crate::attestations::details::Details;
-use crate::attestations::record::Annotations;
 use crate::attestations::record::{Attachment, Attestation, Binding};
 use crate::attestations::store::NamedAttestation;
 use crate::attestations::view::AttestationView;
 use crate::auth::actor::Scope;
-use crate::blobs::Upload;
-use crate::bounded::{Description, List, ShortText, UserData, WebUrl};
-use crate::decode::{self, InvalidField};
+use crate::bounded::{Description, ShortText, UserData, WebUrl};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::git::GitCommit;
 use crate::id::Id;
-use crate::json::{CheckedJson, JsonText};
+use crate::json::JsonText;
 use crate::limits::Limits;
-use crate::links::ExternalUrls;
-use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
+use crate::name::{AttestationName, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
-    Acknowledged, Body, Created, Document, Download, Form, FormParts, JsonDocument, JsonList, Method,
-    Operation, SKIPPED_ELEMENTS, WithHeaders,
+    Acknowledged, Created, Download, JsonList, Method, Operation, SKIPPED_ELEMENTS, WithHeaders,
 };
-use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{ReportedArtifact, ReportedAttestation, about_content};
 use crate::service::{Context, Draft};
 use crate::store::batch::distinct;
@@ -66,130 +61,10 @@ fn told_of<C: Claim>(schema: &mut Schema) {
     schema.insert("description".to_owned(), told.trim().into());
 }
 
-/// Returns the description of an attestation type.
-fn described<C: Claim>(generator: &mut SchemaGenerator) -> Option<String> {
-    Some(C::json_schema(generator).get("description")?.as_str()?.to_owned())
-}
-
 impl<C> PostAttestation<C> {
     /// Returns a request for an attestation of this trail.
     pub const fn new(org: OrgName, flow_name: FlowName, trail_name: TrailName) -> Self {
         Self { org, flow_name, trail_name, claim: PhantomData }
-    }
-}
-
-/// The fields that attestations of every type can have.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-pub struct AttestationBase {
-    /// The attestation's name, by which templates refer to it.
-    pub attestation_name: AttestationName,
-    /// The URL of its origin, such as the build.
-    pub origin_url: Option<WebUrl>,
-    /// A description for readers.
-    pub description: Option<Description>,
-    /// The SHA-256 of the artifact that it is about. The artifact must have been reported to the trail
-    /// before.
-    pub artifact_fingerprint: Option<Fingerprint>,
-    /// The template name of the artifact that it is about, as the only item. If no artifact has that name
-    /// yet, `git_commit_info` must have the commit that it will be built from.
-    pub target_artifacts: Option<List<AttestationName, 1>>,
-    /// The commit of the attestation.
-    pub git_commit_info: Option<GitCommit>,
-    /// The repository that it comes from. The report adds it to the organization's repos.
-    pub repo_info: Option<RepoInfo>,
-    /// Labelled links: label to URL and, optionally, the fingerprint of the linked content.
-    pub external_urls: Option<ExternalUrls>,
-    /// Labelled remarks.
-    pub annotations: Option<Annotations>,
-    /// Free-form data to record with it.
-    pub user_data: Option<UserData>,
-}
-
-const BASE_FIELDS: [&str; 10] = [
-    "attestation_name",
-    "origin_url",
-    "description",
-    "artifact_fingerprint",
-    "target_artifacts",
-    "git_commit_info",
-    "repo_info",
-    "external_urls",
-    "annotations",
-    "user_data",
-];
-
-/// The document of an attestation: the common fields and the type's own. The type decides whether other
-/// fields are refused.
-#[derive(Debug, Clone)]
-pub struct AttestationInput<C> {
-    /// The common fields.
-    pub base: AttestationBase,
-    /// The type's own fields.
-    pub claim: C,
-}
-
-impl<C: Claim> Document for AttestationInput<C> {
-    const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
-
-    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            base: decode::from_fields(text, |field| BASE_FIELDS.contains(&field))?,
-            claim: C::read(text, |field| !BASE_FIELDS.contains(&field))?,
-        })
-    }
-}
-
-/// The body of an attestation request: a form with files as evidence, or JSON without files.
-pub trait AttestationBody<C>: Body {
-    /// Returns a body without files.
-    fn of(input: AttestationInput<C>) -> Self;
-
-    /// Returns the document and the files.
-    fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>);
-}
-
-impl<C: Claim> AttestationBody<C> for Form<AttestationInput<C>> {
-    fn of(input: AttestationInput<C>) -> Self {
-        Self::of(input)
-    }
-
-    fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>) {
-        (self.document, self.files)
-    }
-}
-
-impl<C: Claim> AttestationBody<C> for JsonDocument<AttestationInput<C>> {
-    fn of(input: AttestationInput<C>) -> Self {
-        Self(input)
-    }
-
-    fn into_parts(self) -> (AttestationInput<C>, Vec<Upload>) {
-        (self.0, Vec::new())
-    }
-}
-
-impl<C: Claim> JsonSchema for AttestationInput<C> {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        C::SCHEMA.into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = AttestationBase::json_schema(generator);
-        if let Some(own) = described::<C>(generator) {
-            schema.insert("description".to_owned(), own.into());
-        }
-        let own = C::json_schema(generator);
-        for part in ["properties", "required"] {
-            match (schema.get_mut(part), own.get(part)) {
-                (Some(Value::Object(all)), Some(Value::Object(more))) => all.extend(more.clone()),
-                (Some(Value::Array(all)), Some(Value::Array(more))) => all.extend(more.iter().cloned()),
-                _ => {}
-            }
-        }
-        if let Some(closed) = own.get("additionalProperties") {
-            schema.insert("additionalProperties".to_owned(), closed.clone());
-        }
-        schema
     }
 }
 
@@ -248,8 +123,8 @@ impl<C: Claim> PostAttestation<C> {
         let trail_id = trail.as_ref().map(|trail| trail.record.id);
         let binding = self.binding(base, trail_id, &mut draft, cx).await?;
         let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding, attachments };
-        let Verdict { kind, is_compliant, mut details, guards } = claim.evaluate(&about, cx).await?;
-        draft.guards.extend(guards);
+        let Verdict { kind, is_compliant, mut details, preconditions } = claim.evaluate(&about, cx).await?;
+        draft.preconditions.extend(preconditions);
         let mut data = None;
         if details.has_long_data() {
             let (rest, text, reference) = cx.compute().run(move || take_data(details)).await??;

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Address, Collected, CommitMessage, List, LongText, ShortText};
+use crate::bounded::{Address, CommitMessage, LenientList, List, LongText, ShortText};
+use crate::decode::UnknownFields;
 use crate::decode::{closed_in_requests, either_spelling, given, is_recorded};
-use crate::fact::payload::UnknownFields;
 use crate::git::{Commits, GitCommit};
 use crate::name::CommitSha;
 use crate::repos::record::VcsProvider;
@@ -91,8 +91,8 @@ pub struct PullRequest {
     pub merged_at: Option<SentSeconds>,
     /// Its reviewers; null means none. A null element is skipped.
     #[serde(default, deserialize_with = "null_as_empty")]
-    #[schemars(with = "Option<Collected<SentApprover>>")]
-    pub approvers: Collected<Approver>,
+    #[schemars(with = "Option<LenientList<SentApprover>>")]
+    pub approvers: LenientList<Approver>,
     /// Its commits; null means none. No element is skipped, because a pull request is reviewed commit by
     /// commit.
     #[serde(default, deserialize_with = "null_as_empty")]

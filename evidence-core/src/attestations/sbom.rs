@@ -5,9 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::attestations::record::Attachment;
-use crate::name::Fingerprint;
-
 /// A summary of a bill of materials. A value that the document does not contain is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SbomSummary {
@@ -53,16 +50,6 @@ impl SbomSummary {
     }
 }
 
-/// Returns the reason why the document with this SHA-256 is not among the files; `None` if it is.
-pub(crate) fn missing_document(original: &Fingerprint, files: &[Attachment]) -> Option<String> {
-    match files.iter().find(|file| file.sha256 == *original) {
-        _ if files.is_empty() => Some("The document is not attached".to_owned()),
-        None => Some("No attachment has the SHA-256 of original_fingerprint".to_owned()),
-        Some(document) if document.size == 0 => Some("The attached document is empty".to_owned()),
-        Some(_) => None,
-    }
-}
-
 fn component_count(document: &Value) -> Option<u64> {
     let listed = |name: &str| document[name].as_array().map(|list| list.len() as u64);
     document["package_count"].as_u64().or_else(|| listed("components")).or_else(|| listed("packages"))
@@ -99,27 +86,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn the_document_is_attached_and_has_the_digest_that_is_claimed() {
-        let file = |digit: &str, size: u64| Attachment {
-            file_name: "bill.json".to_owned(),
-            media_type: "application/json".to_owned(),
-            size,
-            sha256: digit.repeat(64).parse().unwrap(),
-        };
-        let table = [
-            (vec![], Some("The document is not attached")),
-            (vec![file("b", 7)], Some("No attachment has the SHA-256 of original_fingerprint")),
-            (vec![file("a", 0)], Some("The attached document is empty")),
-            (vec![file("a", 7)], None),
-            (vec![file("b", 7), file("a", 7)], None),
-        ];
-        for (files, reason) in table {
-            let original = "a".repeat(64).parse().unwrap();
-            assert_eq!(missing_document(&original, &files).as_deref(), reason, "{files:?}");
-        }
-    }
 
     #[test]
     fn a_summary_says_what_the_document_says() {

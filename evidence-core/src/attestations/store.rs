@@ -11,7 +11,7 @@ use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// The part of an attestation that compliance depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,11 +231,10 @@ impl From<&Binding> for compliance::Binding {
     }
 }
 
-#[cfg(feature = "memory")]
 impl Attestation {
     /// Returns the part of the attestation that compliance depends on, for an attestation at this ledger
     /// index.
-    pub(crate) fn row(&self, index: u64) -> AttestationRow {
+    pub fn row(&self, index: u64) -> AttestationRow {
         let Self { id, trail, name, kind, is_compliant, binding, .. } = self;
         AttestationRow {
             id: *id,

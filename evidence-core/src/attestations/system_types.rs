@@ -74,7 +74,7 @@ impl Operation for ListSystemAttestationTypes {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/attestations/system-attestation-types";
     const SCOPE: Scope = Scope::Authenticated;
-    const SUMMARY: &'static str = "Lists the types of attestations that the service brings along";
+    const SUMMARY: &'static str = "Lists the built-in types of attestations";
     type Body = ();
     type Output = Json<Vec<SystemTypeView>>;
 

@@ -21,7 +21,7 @@ use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 use crate::texts::record::TextRef;
 use crate::time::Seconds;
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// An attestation as recorded. Attestations never change. The keys of its type (`junit_results`,
 /// `pull_requests`, …) are beside the others.

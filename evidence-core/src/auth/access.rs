@@ -2,10 +2,8 @@
 
 use crate::auth::actor::{Actor, ActorKind, Role, Scope};
 use crate::auth::credentials::KeyHash;
-use crate::error::{Missing, Resource, Result};
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
-use crate::operation::Operation;
 
 /// An authenticated caller. Created only by [`crate::EvidenceService::authenticate`] and
 /// [`crate::Evidence::principal_of_user`], or as [nobody](Self::nobody). It may be retained: the validity of
@@ -47,32 +45,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns the target of an operation, from its fields.
-    pub fn of<O: Operation>(operation: &O) -> Self {
-        Self::new::<O>(operation.org().cloned(), operation.flow().cloned())
-    }
-
-    /// Returns the same target from the percent-decoded path parameters, before the operation is parsed. A
-    /// transport can thus refuse unauthorized callers before it processes anything else of a request. A text
-    /// that is not a valid flow name is ignored.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotFound`] if the text is not a valid organization name.
-    pub fn at<'a, O: Operation>(parameter: impl Fn(&str) -> Option<&'a str>) -> Result<Self> {
-        let org = match parameter("org")
-            .filter(|_| O::SCOPE != Scope::Authenticated)
-            .map(|name| (name, name.parse()))
-        {
-            None => None,
-            Some((_, Ok(org))) => Some(org),
-            Some((name, Err(_))) => return Err(Missing::new(Resource::Organization, name, name).into()),
-        };
-        Ok(Self::new::<O>(org, parameter("flow_name").and_then(|name| name.parse().ok())))
-    }
-
-    fn new<O: Operation>(org: Option<OrgName>, flow: Option<FlowName>) -> Self {
-        let flow = flow.filter(|_| O::SCOPE == Scope::ReadFlow);
-        Self { operation: O::NAME, scope: O::SCOPE, org, flow }
+    /// Creates a target. The flow is ignored unless the scope is [`Scope::ReadFlow`].
+    pub(crate) fn new(
+        operation: &'static str,
+        scope: Scope,
+        org: Option<OrgName>,
+        flow: Option<FlowName>,
+    ) -> Self {
+        Self { operation, scope, org, flow: flow.filter(|_| scope == Scope::ReadFlow) }
     }
 
     /// Returns the `operationId`.

@@ -1,6 +1,7 @@
-//! Background work: one runner for all of it, which a host starts with one call ([`Evidence::background`](crate::Evidence::background)). Of all
-//! servers on one store, each job is done by the one that holds its lease ([`crate::feed`]), for as long as it keeps
-//! renewing it; when it stops, or cannot reach the store any more, another takes over.
+//! Background work. One runner does all of it, and a host starts it with one call
+//! ([`Evidence::background`](crate::Evidence::background)). Of all servers on a store, only the one with a
+//! job's lease ([`crate::feed`]) runs the job. If that server stops or loses the store, the lease expires and
+//! another server takes over.
 
 pub(crate) mod runner;
 
@@ -12,7 +13,7 @@ use crate::sweep::job::Sweep;
 
 pub use runner::{Background, Batch, Job, LEASE, Turn};
 
-/// The service's own background work, which a host extends by jobs of its own.
+/// Returns the jobs of the service itself. A host can add its own.
 pub fn jobs(sweep: Sweep) -> Vec<Arc<dyn Job>> {
     vec![Arc::new(sweep), Arc::new(Reevaluate::default()), Arc::new(ReevaluateEnded::default())]
 }

@@ -21,7 +21,7 @@ use crate::repos::operations::RepoChoice;
 use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// Lists the builds of an organization or a repo in a time window, newest first in the order of the ledger,
 /// one page at a time. A build is the first report of an artifact; a later report of the same content is not
@@ -171,7 +171,7 @@ impl Operation for GetBuildStatistics {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/builds/{org}/statistics";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Tells when something was built";
+    const SUMMARY: &'static str = "Gets the times of builds";
     type Body = ();
     type Output = JsonList<Seconds, BuildStatistics>;
 

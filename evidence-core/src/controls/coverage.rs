@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
-use crate::controls::operations::PER_PAGE;
+use crate::controls::view::PER_PAGE;
 use crate::environments::record::EnvironmentKind;
 use crate::error::Result;
 use crate::id::{Id, VersionKey};
@@ -90,7 +90,7 @@ impl Operation for GetControlCoverage {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/controls/{org}/{identifier}/coverage";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Tells which environments a control covers";
+    const SUMMARY: &'static str = "Gets the environments that a control covers";
     type Body = ();
     type Output = JsonList<EnvironmentCoverage, ControlCoverage>;
 

@@ -13,7 +13,7 @@ use crate::attestations::store::{DecisionFilter, DecisionRow};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
-use crate::controls::operations::PER_PAGE;
+use crate::controls::view::PER_PAGE;
 use crate::error::{Resource, Result};
 use crate::flows::operations::FlowLabel;
 use crate::flows::templates::Parsed;
@@ -156,9 +156,8 @@ impl Operation for ListControlDecisions {
         let decisions = Vec::new();
         let list =
             ControlDecisionList { page: page.get(), per_page, total_pages, total_count, _links, decisions };
-        let around = Around::read(&found.items, cx).await?;
-        let summaries =
-            Vec::from_iter(found.items.into_iter().filter_map(|decision| around.summary(decision)));
+        let data = ViewData::read(&found.items, cx).await?;
+        let summaries = Vec::from_iter(found.items.into_iter().filter_map(|decision| data.summary(decision)));
         JsonList::with_first_item(stream::iter(summaries.into_iter().map(Ok)), list, &cx.compute()).await
     }
 }
@@ -229,7 +228,7 @@ impl Operation for GetControlDecision {
         let missing = || cx.missing(Resource::Decision, self.decision_id.as_str());
         let found = found.filter(is_about).ok_or_else(missing)?;
         let row = DecisionRow::from(&found);
-        let summary = Around::read(std::slice::from_ref(&row), cx).await?.summary(row);
+        let summary = ViewData::read(std::slice::from_ref(&row), cx).await?.summary(row);
         let attestation = views(vec![found.with_data(cx).await?], cx).await?.into_iter().next();
         let (summary, attestation) = summary.zip(attestation).ok_or_else(missing)?;
         Ok(Json(ControlDecision { summary, attestation }))
@@ -237,7 +236,7 @@ impl Operation for GetControlDecision {
 }
 
 /// The flows and trails of some decisions.
-struct Around {
+struct ViewData {
     flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, TrailName>,
     standing: Standing,
@@ -278,7 +277,7 @@ async fn standing(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<Standin
     Ok(all)
 }
 
-impl Around {
+impl ViewData {
     async fn read(decisions: &[DecisionRow], cx: &Context<'_>) -> Result<Self> {
         let flows = distinct(decisions.iter().map(|decision| decision.flow));
         let trails = distinct(decisions.iter().map(|decision| decision.trail));

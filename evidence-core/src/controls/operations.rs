@@ -12,12 +12,13 @@ use crate::controls::coverage::policies_referencing;
 use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
 use crate::controls::store::ControlFilter;
 use crate::controls::view::{
-    ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView, summaries, versions,
+    ControlList, ControlSummary, ControlVersionList, ControlVersionView, ControlView, PER_PAGE, summaries,
+    versions,
 };
+use crate::decode::UnknownFields;
 use crate::error::{DuplicateControl, Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::VersionKey;
 use crate::name::{ControlIdentifier, OrgName};
 use crate::operation::{Created, Json, JsonList, Method, Operation};
@@ -31,9 +32,6 @@ use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};
 /// Identifiers that cannot be used in a path. A literal path would shadow the first, and clients resolve the
 /// others.
 const RESERVED: [&str; 3] = ["tags", ".", ".."];
-
-/// The default number of controls or versions on a page.
-pub(super) const PER_PAGE: u64 = 15;
 
 impl Context<'_> {
     /// Returns the control of this identifier, or [`Error::NotFound`].
@@ -186,7 +184,7 @@ async fn create(input: &ControlInput, cx: &Context<'_>) -> Result<Control> {
     };
     let version = control.latest(ControlStatus::Created, cx.actor());
     let fact = Fact::ControlCreated { record: control.clone(), version };
-    cx.record(Draft::of(fact, Guard::Vacant(Key::Control(input.identifier.clone())))).await?;
+    cx.record(Draft::of(fact, Precondition::Vacant(Key::Control(input.identifier.clone())))).await?;
     Ok(control)
 }
 
@@ -320,7 +318,7 @@ async fn change_control(
         changed.version += 1;
         changed.last_modified_at = cx.now_after(record.last_modified_at);
         let fact = fact(changed.clone(), changed.latest(status.clone(), cx.actor()));
-        cx.record(Draft::of(fact, Guard::Revision(RecordKind::Control, record.id, revision))).await?;
+        cx.record(Draft::of(fact, Precondition::Revision(RecordKind::Control, record.id, revision))).await?;
         Ok(changed)
     };
     shown(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?, cx).await
@@ -377,7 +375,7 @@ impl Operation for UnarchiveControl {
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/controls/{org}/{identifier}/unarchive";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Brings a control back from the archive";
+    const SUMMARY: &'static str = "Restores an archived control";
     type Body = ();
     type Output = Json<ControlView>;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
 use crate::bounded::{Address, Dictionary, ShortText};
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::ControlIdentifier;
 use crate::tags::record::Tags;

@@ -17,6 +17,9 @@ use crate::store::batch::sort_by_ids;
 use crate::tags::record::Tags;
 use crate::time::Seconds;
 
+/// The default number of controls or versions on a page.
+pub(super) const PER_PAGE: u64 = 15;
+
 /// A control in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]

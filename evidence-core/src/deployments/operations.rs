@@ -29,7 +29,7 @@ use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace
 use crate::snapshots::store::Start;
 use crate::store::batch::distinct;
 use crate::time::{SentSeconds, SentTime, Timestamp};
-use crate::trails::store::TrailLabel;
+use crate::trails::record::TrailLabel;
 
 /// The default number of deployments on a page.
 const PER_PAGE: u64 = 15;
@@ -260,7 +260,7 @@ impl Operation for GetRepoDeploymentStatistics {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/repos/{org}/{repo}/deployment-statistics";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Tells when artifacts of a repo were deployed";
+    const SUMMARY: &'static str = "Gets the times at which artifacts of a repo were deployed";
     type Body = ();
     type Output = Json<DeploymentStatistics>;
 
@@ -376,7 +376,7 @@ impl Operation for GetDeploymentFrequency {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/environments/{org}/{env_name}/deployment_frequency";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Tells how often something was deployed to an environment";
+    const SUMMARY: &'static str = "Gets the number of deployments to an environment over time";
     type Body = ();
     type Output = Json<DeploymentFrequency>;
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evaluation::work::{self, Places, Work, asked_by};
+use super::evaluation::work::{self, Places, Work, required_by};
 use super::evaluation::{EvaluatedReport, InTrail, lost, without_trail};
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
+use crate::allowlists::view::AllowListing;
 use crate::artifacts::store::Origin;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
@@ -24,15 +25,14 @@ use crate::operation::{Json, Method, Operation};
 use crate::policies::operations as policies;
 use crate::policies::record::Policy;
 use crate::rules::compliance::{self, ArtifactState, ArtifactStatus, ReportedArtifact, ReportedAttestation};
-use crate::rules::policy::{self, Asked, FlowContext};
+use crate::rules::policy::{self, FlowContext, RequiredAttestations};
 use crate::service::Context;
 use crate::snapshots::applied::reasons_for_incompliance;
 use crate::snapshots::record::PolicyDecision;
+use crate::snapshots::sources::FlowReason;
 use crate::snapshots::store::Run;
-use crate::snapshots::view::FlowReason;
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
-use crate::time::{Seconds, Timestamp, WholeSeconds};
 use crate::trails::evaluation::evaluated;
 use crate::trails::store::TrailContents;
 
@@ -139,26 +139,6 @@ pub struct AssertedFlow {
     pub html_url: String,
 }
 
-/// An allowlist entry that allows an artifact.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "AllowlistInformation")]
-#[non_exhaustive]
-pub struct AllowListing {
-    /// The entry's id.
-    pub allowlist_id: Id,
-    /// The id of the user or service account that allowed it.
-    pub allowed_by_user_id: Id,
-    /// The name of the user or service account that allowed it.
-    pub allowed_by: String,
-    /// When it was allowed, in epoch seconds.
-    pub timestamp: Seconds,
-    /// The reason.
-    pub description: String,
-    /// When it expires, in epoch seconds; absent if it does not expire.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<WholeSeconds>,
-}
-
 /// The most attestations that a response shows. An attestation counts once for each flow.
 const MAX_LINES: usize = 100_000;
 
@@ -199,9 +179,9 @@ impl Operation for AssertArtifact {
         };
         let origins = self.origins(allowance.is_some(), cx).await?;
         let versions = policies.iter().map(|policy| (policy.id, policy.version));
-        let asked = asked_by(&Vec::from_iter(versions), cx).await?;
-        let looks_at_names = asked.looks_at_names();
-        let standings = standings(&origins, asked, cx).await?;
+        let required = required_by(&Vec::from_iter(versions), cx).await?;
+        let looks_at_names = required.looks_at_names();
+        let standings = standings(&origins, required, cx).await?;
         let decisions = match policies.is_empty() {
             true => Vec::new(),
             false => {
@@ -261,7 +241,7 @@ impl AssertArtifact {
         environment: Option<KnownEnvironment>,
         standings: Vec<Standing>,
         (decisions, flows_decide): (Vec<PolicyDecision>, bool),
-        allowance: Option<Allowance>,
+        allowance: Option<AllowlistEntry>,
         cx: &Context<'_>,
     ) -> AssertView {
         let flow = |standing: Standing| {
@@ -347,8 +327,12 @@ struct Standing {
     status: Option<ArtifactStatus>,
 }
 
-/// Returns the states of these reports in their flows, with the attestations that are `asked` for.
-async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> Result<Vec<Standing>> {
+/// Returns the states of these reports in their flows, with the `required` attestations.
+async fn standings(
+    origins: &[Origin],
+    required: Arc<RequiredAttestations>,
+    cx: &Context<'_>,
+) -> Result<Vec<Standing>> {
     let flows = distinct(origins.iter().map(|origin| origin.report.flow));
     let flows = cx.flow_labels(&flows).await?;
     let mut alone = without_trail(origins, cx).await?;
@@ -361,7 +345,7 @@ async fn standings(origins: &[Origin], asked: Arc<Asked>, cx: &Context<'_>) -> R
         let origin = reports.get(&contents.trail.id)?;
         // Do not hold more than can be shown.
         let is_shown = lines.load(Ordering::Relaxed) <= MAX_LINES;
-        let found = is_shown.then(|| in_trail(origin, &contents, &parsed, &asked))?;
+        let found = is_shown.then(|| in_trail(origin, &contents, &parsed, &required))?;
         lines.fetch_add(found.2.attestations.len(), Ordering::Relaxed);
         Some((contents.trail.id, found))
     };
@@ -391,12 +375,12 @@ fn in_trail(
     Origin { report, .. }: &Origin,
     contents: &TrailContents,
     parsed: &Parsed,
-    asked: &Asked,
+    required: &RequiredAttestations,
 ) -> (String, EvaluatedReport, ArtifactStatus) {
     let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
     let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
     let running = BTreeSet::from([report.fingerprint.as_str()]);
-    let InTrail { name, mut states, .. } = InTrail::new(contents, &parsed.template, &running, asked);
+    let InTrail { name, mut states, .. } = InTrail::new(contents, &parsed.template, &running, required);
     let mut status = compliance::evaluate_artifact_with_trail(
         &parsed.template,
         &ReportedArtifact::from(report),
@@ -424,7 +408,7 @@ impl AssertArtifact {
         &self,
         environment: Option<&KnownEnvironment>,
         standings: &[Standing],
-        allowance: Option<&Allowance>,
+        allowance: Option<&AllowlistEntry>,
         cx: &Context<'_>,
     ) -> Result<Vec<String>> {
         let (org, fingerprint) = (cx.org()?, std::slice::from_ref(&self.fingerprint));
@@ -533,23 +517,10 @@ async fn allowance(
     known: &KnownEnvironment,
     fingerprint: &Fingerprint,
     cx: &Context<'_>,
-) -> Result<Option<Allowance>> {
+) -> Result<Option<AllowlistEntry>> {
     let (store, org) = (cx.store(), cx.org()?);
     let fingerprint = std::slice::from_ref(fingerprint);
     let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
     let Some(allowed) = allowed.first() else { return Ok(None) };
     Ok(store.allowances(org, &[allowed.entry]).await?.pop())
-}
-
-impl From<Allowance> for AllowListing {
-    fn from(entry: Allowance) -> Self {
-        Self {
-            allowlist_id: entry.id,
-            allowed_by_user_id: entry.by.id,
-            allowed_by: entry.by.name,
-            timestamp: entry.at.seconds(),
-            description: entry.description,
-            expires_at: entry.expires_at.map(Timestamp::whole_seconds),
-        }
-    }
 }

@@ -115,8 +115,8 @@ async fn change(
     cx: &Context<'_>,
 ) -> Result<()> {
     let known = cx.environment(environment.as_str()).await?;
-    let mut guards = Vec::new();
-    let mut named = policies::named(names, FIELD, &mut guards, cx).await?;
+    let mut preconditions = Vec::new();
+    let mut named = policies::named(names, FIELD, &mut preconditions, cx).await?;
     let is_attached = |id: &Id| known.record.policies.contains(id);
     named.retain(|policy| is_attached(&policy.record.id) == (change == Change::Detach));
     let policies: Vec<Id> = named.iter().map(|policy| policy.record.id).collect();
@@ -135,5 +135,5 @@ async fn change(
         Change::Attach => Fact::PoliciesAttached { record, policies },
         Change::Detach => Fact::PoliciesDetached { record, policies },
     };
-    record_settings(known, record, fact, (named, guards), cx).await
+    record_settings(known, record, fact, (named, preconditions), cx).await
 }

@@ -17,9 +17,10 @@ use crate::operation::{Csv, Method, Operation, csv_row};
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::Expression;
+use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::sources::{Sources, Traced, in_parts};
 use crate::snapshots::store::Event;
-use crate::snapshots::timeline::{Timeline, Told};
+use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::fingerprint;
 use crate::time::SentSeconds;
 
@@ -219,47 +220,47 @@ impl Log {
         last: u64,
     ) -> Result<impl Stream<Item = Result<Vec<u8>>> + Send + 'static> {
         let events = self.timeline.events(&Vec::from_iter(first..=last), self.owned.clone()).await?;
-        Ok(events.and_then(move |told| {
+        Ok(events.and_then(move |events| {
             let log = Arc::clone(&self);
-            async move { log.part(told).await }
+            async move { log.part(events).await }
         }))
     }
 
     /// Returns the rows of these events.
-    async fn part(&self, mut told: Vec<Told>) -> Result<Vec<u8>> {
+    async fn part(&self, mut events: Vec<NumberedEvent>) -> Result<Vec<u8>> {
         let cx = self.owned.context();
         let Filter { kinds, repos, .. } = &self.filter;
-        told.retain(|told| kinds.is_empty() || kinds.contains(&Kind::of(&told.event.annotation().kind)));
+        events.retain(|one| kinds.is_empty() || kinds.contains(&Kind::of(&one.event.annotation().kind)));
         if let Some(repos) = repos {
-            let of_repos = of_repos(&told, repos, &cx).await?;
-            let is_of_them = |told: &Told| {
-                told.event
+            let of_repos = of_repos(&events, repos, &cx).await?;
+            let is_of_them = |one: &NumberedEvent| {
+                one.event
                     .instance
                     .fingerprint
                     .as_ref()
                     .is_some_and(|fingerprint| of_repos.contains(fingerprint))
             };
-            told.retain(is_of_them);
+            events.retain(is_of_them);
         }
         let mut rows = Vec::new();
-        for part in in_parts(told.into_iter().map(Traced::bare).collect(), &cx).await? {
+        for part in in_parts(events.into_iter().map(Traced::bare).collect(), &cx).await? {
             let sources = Sources::read(&part, &cx).await?;
-            let told = part.iter().filter(|traced| self.filter.admits(&traced.item.event, &sources));
-            rows.extend(told.flat_map(|traced| self.row(&traced.item, &sources, &cx)));
+            let admitted = part.iter().filter(|traced| self.filter.admits(&traced.item.event, &sources));
+            rows.extend(admitted.flat_map(|traced| self.row(&traced.item, &sources, &cx)));
         }
         Ok(rows)
     }
 
     fn row(
         &self,
-        Told { event, index, at, compliant, member }: &Told,
+        NumberedEvent { event, index, at, compliant, member }: &NumberedEvent,
         sources: &Sources,
         cx: &Context<'_>,
     ) -> Vec<u8> {
         let Event { snapshot: (own_index, _), instance, .. } = event;
         let annotation = event.annotation();
         let flows = sources.flows_of(instance, &Default::default(), *own_index, cx);
-        let joined = |text: fn(&crate::snapshots::view::ArtifactFlow) -> &str| {
+        let joined = |text: fn(&crate::snapshots::sources::ArtifactFlow) -> &str| {
             Vec::from_iter(flows.iter().map(text)).join(";")
         };
         let verdict = match instance.compliant {

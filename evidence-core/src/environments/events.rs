@@ -18,13 +18,15 @@ use crate::page::{Page, PageNumber, PerPage, SortDirection};
 use crate::repos::operations::MAX_CHOSEN;
 use crate::service::Context;
 use crate::snapshots::bound::Bound;
-use crate::snapshots::expression::{BadInterval, Expression, Interval};
+use crate::snapshots::expression::{Expression, Interval, InvalidInterval};
+use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
+use crate::snapshots::sources::ArtifactFlow;
 use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
 use crate::snapshots::store::Event;
-use crate::snapshots::timeline::{Timeline, Told};
-use crate::snapshots::view::{ArtifactFlow, annotation, fingerprint};
+use crate::snapshots::timeline::Timeline;
+use crate::snapshots::view::{annotation, fingerprint};
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds, Timestamp};
 
@@ -72,7 +74,7 @@ impl Operation for ListEnvironmentEvents {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/environments/{org}/{env_name}/events";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Lists what happened in an environment";
+    const SUMMARY: &'static str = "Lists the events of an environment";
     const ANSWER_HEADERS: &'static [&'static str] = PageHeaders::NAMES;
     type Body = ();
     type Output = WithHeaders<JsonList<EventView>>;
@@ -86,7 +88,7 @@ impl Operation for ListEnvironmentEvents {
         let timeline = Timeline::of(cx.environment(self.env_name.as_str()).await?, cx).await?;
         if timeline.is_combined() && !self.repo_name.0.is_empty() {
             let text =
-                "Events of a logical environment are not narrowed by repos: ask for those of its members";
+                "Events of a logical environment cannot be filtered by repo: list those of its members";
             return Err(Error::invalid("query.repo_name", text));
         }
         let repos = self.repos(cx).await?;
@@ -128,7 +130,8 @@ impl Operation for ListEnvironmentEvents {
         let name = Arc::new(timeline.environment.record.name.clone());
         let (owned, showing) = (cx.to_owned_context(), cx.to_owned_context());
         let events = Arc::new(timeline).events(&found.items, owned.clone()).await?;
-        let traced = move |told| traced_in_parts(told, |told: &Told| told.event.environment, owned.clone());
+        let traced =
+            move |events| traced_in_parts(events, |one: &NumberedEvent| one.event.environment, owned.clone());
         let show = move |(part, sources): (Vec<_>, _)| {
             let cx = showing.context();
             let views = part.into_iter().map(|traced| view(traced, &name, &sources, &cx));
@@ -142,7 +145,7 @@ impl Operation for ListEnvironmentEvents {
 
 impl ListEnvironmentEvents {
     fn window(&self) -> Result<Window> {
-        let bad = |field: &str, bad: BadInterval| Error::invalid(field, bad.to_string());
+        let bad = |field: &str, bad: InvalidInterval| Error::invalid(field, bad.to_string());
         let bound = |field, text: &Option<ShortText>, otherwise| match text {
             Some(text) => Bound::parse(text).map_err(|error| bad(field, error)),
             None => Ok(Bound::Snapshot(otherwise)),
@@ -151,9 +154,9 @@ impl ListEnvironmentEvents {
         let interval = interval.map_err(|error| bad("query.interval", error))?;
         let start = bound("query.start", &self.start, Expression::Index(1))?;
         let end = bound("query.end", &self.end, Expression::Now)?;
-        let told =
+        let has_bounds =
             self.start.is_some() || self.end.is_some() || self.start_ts.is_some() || self.end_ts.is_some();
-        if interval != Interval::Everything && !told {
+        if interval != Interval::Everything && !has_bounds {
             return Ok(Window::Interval(interval));
         }
         let at = |sent: Option<SentSeconds>, bound| sent.map_or(bound, |SentSeconds(at)| Bound::At(at));
@@ -202,11 +205,11 @@ pub(super) async fn named_repos(names: &[&str], field: &'static str, cx: &Contex
 /// Returns the artifacts of these events that come from one of these repos, by the rule of
 /// [`event_numbers`](crate::snapshots::SnapshotStore::event_numbers).
 pub(super) async fn of_repos(
-    told: &[Told],
+    events: &[NumberedEvent],
     repos: &BTreeSet<Id>,
     cx: &Context<'_>,
 ) -> Result<BTreeSet<Fingerprint>> {
-    let fingerprints = distinct(told.iter().filter_map(|told| told.event.instance.fingerprint.clone()));
+    let fingerprints = distinct(events.iter().filter_map(|one| one.event.instance.fingerprint.clone()));
     if fingerprints.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -343,7 +346,7 @@ impl Event {
 }
 
 fn view(
-    Traced { item: Told { event, index, at, compliant, member }, replaced }: Traced<Told>,
+    Traced { item: NumberedEvent { event, index, at, compliant, member }, replaced }: Traced<NumberedEvent>,
     environment: &EnvironmentName,
     sources: &Sources,
     cx: &Context<'_>,

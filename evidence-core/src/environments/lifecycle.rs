@@ -63,11 +63,11 @@ async fn rename(name: &EnvironmentName, new_name: &EnvironmentName, cx: &Context
         }
         return Err(Error::invalid("new_name", format!("'{new_name}' is the name of another environment")));
     }
-    let guard = known.unchanged();
+    let precondition = known.unchanged();
     let last_modified_at = cx.now_after(known.record.last_modified_at);
     let was = known.record.name.clone();
     let record = Environment { name: new_name.clone(), last_modified_at, ..known.record };
-    cx.record(Draft::of(Fact::EnvironmentRenamed { record, was }, guard)).await?;
+    cx.record(Draft::of(Fact::EnvironmentRenamed { record, was }, precondition)).await?;
     Ok(())
 }
 
@@ -102,12 +102,12 @@ impl Operation for ArchiveEnvironment {
 
 async fn archive(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
     let known = cx.environment(name.as_str()).await?;
-    let guard = known.unchanged();
+    let precondition = known.unchanged();
     let last_modified_at = cx.now_after(known.record.last_modified_at);
     let record = Environment { last_modified_at, ..known.record };
     let has_policies = !record.kind.is_physical() && !record.policies.is_empty();
     // Its policies no longer apply to the members.
     let members = record.included.iter().copied().filter(|_| has_policies).collect();
-    cx.record(Draft::of(Fact::EnvironmentArchived { record }, guard)).await?;
+    cx.record(Draft::of(Fact::EnvironmentArchived { record }, precondition)).await?;
     reevaluate_members(members, cx).await
 }

@@ -11,13 +11,13 @@ pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod reevaluation;
 pub(crate) mod remembered;
-#[cfg(feature = "memory")]
 pub(crate) mod replay;
 pub(crate) mod reports;
 pub(crate) mod store;
 pub(crate) mod view;
 
-pub use asserts::{AllowListing, AssertArtifact, AssertScope, AssertView, AssertedFlow};
+pub use crate::allowlists::view::AllowListing;
+pub use asserts::{AssertArtifact, AssertScope, AssertView, AssertedFlow};
 pub use attached::{AttachPolicies, DetachPolicies, PolicyNames};
 pub use audit_log::GetEnvironmentAuditLog;
 pub use events::{EventFlow, EventLink, EventLinks, EventView, ListEnvironmentEvents};
@@ -27,7 +27,6 @@ pub use operations::{
     PatchEnvironment, PutEnvironment,
 };
 pub use record::{Environment, EnvironmentKind};
-#[cfg(feature = "memory")]
 pub use replay::replay;
 pub use reports::{
     AzureApp, AzureApps, AzureDigests, CloudRun, CloudRunKind, CloudRunResource, Creation, DigestOrNone,

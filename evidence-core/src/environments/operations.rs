@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Role, Scope};
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::decode::UnknownFields;
 use crate::environments::evaluation::{self, Changed};
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::environments::reevaluation::reevaluate_members;
@@ -18,8 +19,7 @@ use crate::environments::view::{
 };
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
@@ -195,10 +195,10 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     let mut resolved = settings.resolved(cx).await?;
     let Some(known) = known else {
         let record = resolved.applied_to(created(input, cx))?;
-        resolved.guards.push(Guard::Vacant(Key::Environment(input.name.clone())));
+        resolved.preconditions.push(Precondition::Vacant(Key::Environment(input.name.clone())));
         let asked = record.included.iter().copied().filter(|_| !record.policies.is_empty()).collect();
         let facts = vec![Fact::EnvironmentCreated { record }];
-        cx.record(Draft { facts, guards: resolved.guards, ..Draft::default() }).await?;
+        cx.record(Draft { facts, preconditions: resolved.preconditions, ..Draft::default() }).await?;
         return reevaluate_members(asked, cx).await;
     };
     let updated = if known.record.kind == input.kind {
@@ -244,7 +244,7 @@ async fn update(
     if updated == known.record {
         return Ok(());
     }
-    let Resolved { policies, guards, .. } = resolved;
+    let Resolved { policies, preconditions, .. } = resolved;
     let beyond = |some: &[Id], others: &[Id]| {
         let others = BTreeSet::from_iter(others);
         Vec::from_iter(some.iter().filter(|id| !others.contains(id)).copied())
@@ -252,21 +252,22 @@ async fn update(
     let joined = beyond(&updated.included, &known.record.included);
     let left = beyond(&known.record.included, &updated.included);
     let fact = |record| Fact::EnvironmentUpdated { record, joined, left };
-    record_settings(known, updated, fact, (policies.unwrap_or_default(), guards), cx).await
+    record_settings(known, updated, fact, (policies.unwrap_or_default(), preconditions), cx).await
 }
 
 /// Records new settings of an environment, and evaluates its running artifacts again if its policies changed.
-/// The tuple has the policies that were just read, and guards that hold while the names still refer to them.
+/// The tuple has the policies that were just read, and preconditions that hold while the names still refer to
+/// them.
 pub(super) async fn record_settings(
     known: KnownEnvironment,
     updated: Environment,
     fact: impl FnOnce(Environment) -> Fact,
-    (policies, mut guards): (Vec<Current<Policy>>, Vec<Guard>),
+    (policies, mut preconditions): (Vec<Current<Policy>>, Vec<Precondition>),
     cx: &Context<'_>,
 ) -> Result<()> {
-    guards.push(known.unchanged());
+    preconditions.push(known.unchanged());
     let updated = Environment { last_modified_at: cx.now_after(known.record.last_modified_at), ..updated };
-    let mut draft = Draft { facts: vec![fact(updated.clone())], guards, ..Draft::default() };
+    let mut draft = Draft { facts: vec![fact(updated.clone())], preconditions, ..Draft::default() };
     let is_judged_otherwise = updated.policies != known.record.policies
         || updated.require_provenance != known.record.require_provenance;
     let asked_otherwise = asked_otherwise(&known.record, &updated);
@@ -301,18 +302,18 @@ struct Settings<'r> {
 impl Settings<'_> {
     async fn resolved(self, cx: &Context<'_>) -> Result<Resolved> {
         let Self { description, include_scaling, require_provenance, included, policies } = self;
-        let mut guards = Vec::new();
+        let mut preconditions = Vec::new();
         let included = match included {
-            Some(names) => Some(named(&names.0, &mut guards, cx).await?),
+            Some(names) => Some(named(&names.0, &mut preconditions, cx).await?),
             None => None,
         };
         let policies = match policies {
-            Some(names) => Some(policies::named(&names.0, "policies", &mut guards, cx).await?),
+            Some(names) => Some(policies::named(&names.0, "policies", &mut preconditions, cx).await?),
             None => None,
         };
         at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
         at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
-        Ok(Resolved { description, include_scaling, require_provenance, included, policies, guards })
+        Ok(Resolved { description, include_scaling, require_provenance, included, policies, preconditions })
     }
 }
 
@@ -323,8 +324,8 @@ struct Resolved {
     require_provenance: Option<bool>,
     included: Option<Vec<(Id, EnvironmentLabel)>>,
     policies: Option<Vec<Current<Policy>>>,
-    /// Guards that hold while the names still refer to the same records.
-    guards: Vec<Guard>,
+    /// Preconditions that hold while the names still refer to the same records.
+    preconditions: Vec<Precondition>,
 }
 
 impl Resolved {
@@ -419,16 +420,16 @@ impl PatchEnvironment {
 }
 
 /// Returns the environments of these names in their order, each once. The error for a missing environment has
-/// its name. Adds guards that hold while the names still refer to the same environments.
+/// its name. Adds preconditions that hold while the names still refer to the same environments.
 async fn named(
     names: &[ShortText],
-    guards: &mut Vec<Guard>,
+    preconditions: &mut Vec<Precondition>,
     cx: &Context<'_>,
 ) -> Result<Vec<(Id, EnvironmentLabel)>> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     for (id, label) in cx.environments_named(names, "included_environments").await? {
         if seen.insert(id) {
-            guards.push(Guard::Denotes(Key::Environment(label.name.clone()), id));
+            preconditions.push(Precondition::Denotes(Key::Environment(label.name.clone()), id));
             found.push((id, label));
         }
     }
@@ -483,7 +484,7 @@ impl Operation for JoinEnvironment {
 
 async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Result<()> {
     let known = cx.environment(logical.as_str()).await?;
-    let guard = known.unchanged();
+    let precondition = known.unchanged();
     let mut record = known.record;
     let member = cx.environment(physical).await.map_err(|error| error.named_by("physical_env_name"))?.record;
     if record.kind.is_physical() {
@@ -504,8 +505,8 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
     record.last_modified_at = cx.now_after(record.last_modified_at);
     let asked_otherwise = asked_otherwise(&before, &record);
-    let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
-    draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
+    let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, precondition);
+    draft.preconditions.push(Precondition::Denotes(Key::Environment(member.name), member.id));
     cx.record(draft).await?;
     reevaluate_members(asked_otherwise, cx).await
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::EnvironmentName;
 use crate::tags::record::Tags;

@@ -151,7 +151,7 @@ fn outcomes_bytes(outcomes: &[PolicyOutcome]) -> usize {
     let unknown = |outcome: &PolicyOutcome| {
         outcome.unknown.iter().map(|one| size_of_val(one) + one.why.len()).sum::<usize>()
     };
-    let texts = |outcome: &PolicyOutcome| outcome.rules.len() + unknown(outcome);
+    let texts = |outcome: &PolicyOutcome| outcome.rules.text_len() + unknown(outcome);
     size_of_val(outcomes) + outcomes.iter().map(texts).sum::<usize>()
 }
 

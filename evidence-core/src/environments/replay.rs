@@ -1,5 +1,5 @@
 //! Verifies verdicts by evaluating a snapshot again from its ledger. The entries before the snapshot are
-//! imported into a store in memory, and the artifacts are evaluated against that by the same rules.
+//! imported into an empty store, and the artifacts are evaluated against that by the same rules.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use crate::auth::actor::Scope;
 use crate::error::Result;
 use crate::id::Id;
 use crate::limits::Limits;
-use crate::memory::MemoryStore;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::service::{Context, Evidence, EvidenceService, Settings};
@@ -25,7 +24,8 @@ use crate::transfer::{Import, Transfer};
 const PAGE: u64 = 1_000;
 
 /// Evaluates a snapshot of an environment again, from the ledger as of its evaluation. Returns the
-/// differences: none if the verdict follows from the ledger. Holds the ledger's content in memory.
+/// differences: none if the verdict follows from the ledger. `past` is an empty store for the entries before the
+/// snapshot.
 ///
 /// Limitation: changes of flows and trails themselves (tags, names, templates) between the start of an
 /// evaluation and its reads are not reproduced. The digests of the inputs then differ.
@@ -33,13 +33,16 @@ const PAGE: u64 = 1_000;
 /// # Errors
 /// [`StoreError::Corrupt`] if the snapshot or a part of the ledger is missing, or the snapshot does not
 /// record the ledger size that it depends on.
-pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> Result<Vec<String>> {
+pub async fn replay(
+    store: &dyn Store,
+    (org, environment, index): (Id, Id, u64),
+    past: Arc<dyn Transfer>,
+) -> Result<Vec<String>> {
     let missing = || StoreError::corrupt(format_args!("snapshot {index} of environment {environment}"));
     let snapshot = store.snapshot(org, environment, index).await?.ok_or_else(missing)?.record;
     let rests_on = snapshot.rests_on.ok_or_else(missing)?;
     let placed = store.instances(org, environment, index).await?;
     let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance).collect();
-    let past = MemoryStore::new();
     let mut next = 0;
     while next < rests_on {
         let mut entries = store.ledger_entries(org, next, PAGE.min(rests_on - next)).await?;
@@ -56,7 +59,7 @@ pub async fn replay(store: &dyn Store, org: Id, environment: Id, index: u64) -> 
         snapshot: u64::MAX,
         ..Limits::default()
     };
-    let service = Evidence::new(Arc::new(past), Settings { limits, ..Settings::default() });
+    let service = Evidence::new(past, Settings { limits, ..Settings::default() });
     let again = EvaluateAgain { org: organization.name, recorded: Some(Recorded { snapshot, running }) };
     let Json(differences) = service.call(&Principal::nobody(), again, ()).await?;
     Ok(differences)

@@ -101,7 +101,7 @@ impl Report {
         let put_together = move || {
             check_size(&report, &limits)?;
             let skipped = skipped(&report)?;
-            let what = "what is known of a running artifact cannot be written as JSON";
+            let what = "the data of a running artifact cannot be serialized to JSON";
             Self::new(&report, skipped).map_err(|error| Error::Internal { what, source: error.into() })
         };
         cx.compute().run_if(many, put_together).await?
@@ -161,7 +161,7 @@ impl Report {
         let taken = !draft.facts.is_empty();
         if !taken && known.status.reported_at.is_none_or(|last| cx.is_heartbeat_due(last)) {
             draft.fact(Fact::EnvironmentReported { environment: known.record.id });
-            draft.guards.extend(known.unreported());
+            draft.preconditions.extend(known.unreported());
         }
         cx.record(draft).await?;
         Ok(taken)
@@ -317,7 +317,7 @@ mod tests {
             (50, 0, None),
             (51, 0, Some("There should be at most 50 items, not 51")),
             (10, 2, None),
-            (10, 4, Some("What runs comes to more than 10000 bytes, with where it comes from")),
+            (10, 4, Some("The artifacts and their origins need more than 10000 bytes")),
         ];
         for (digests, owners, expected) in table {
             let refused = check_size(&report(digests, owners), &limits).err();

@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 
 use crate::environments::record::Environment;
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::Id;
 use crate::page::Listed;
 use crate::rules::policy;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// The state of an environment that follows from its reports. It is separate from the record that guards
-/// watch: frequent reports without changes must not delay a change of a setting.
+/// The state of an environment that follows from its reports. It is separate from the record that
+/// preconditions watch: frequent reports without changes must not delay a change of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EnvironmentStatus {
     /// The number of its snapshots. They are numbered from 1.
@@ -62,20 +62,20 @@ impl KnownEnvironment {
         policy::environment_state(self.status.compliant, is_judged)
     }
 
-    /// Returns a guard that holds while the settings are unchanged.
-    pub(crate) fn unchanged(&self) -> Guard {
-        Guard::Revision(RecordKind::Environment, self.record.id, self.revision)
+    /// Returns a precondition that holds while the settings are unchanged.
+    pub(crate) fn unchanged(&self) -> Precondition {
+        Precondition::Revision(RecordKind::Environment, self.record.id, self.revision)
     }
 
-    /// Returns a guard that holds while no further report is recorded. Of many simultaneous reports, only one
-    /// is recorded.
-    pub(crate) fn unreported(&self) -> Option<Guard> {
-        Some(Guard::Revision(RecordKind::Report, self.record.id, self.reported?))
+    /// Returns a precondition that holds while no further report is recorded. Of many simultaneous reports,
+    /// only one is recorded.
+    pub(crate) fn unreported(&self) -> Option<Precondition> {
+        Some(Precondition::Revision(RecordKind::Report, self.record.id, self.reported?))
     }
 
-    /// Returns a guard that holds while the latest snapshot is the same.
-    pub(crate) fn latest(&self) -> Guard {
-        Guard::Vacant(Key::Snapshot { environment: self.record.id, index: self.status.snapshots + 1 })
+    /// Returns a precondition that holds while the latest snapshot is the same.
+    pub(crate) fn latest(&self) -> Precondition {
+        Precondition::Vacant(Key::Snapshot { environment: self.record.id, index: self.status.snapshots + 1 })
     }
 }
 

@@ -256,10 +256,13 @@ pub enum EnvironmentList {
 }
 
 /// The shared data of the environments in a list: those they refer to, and records that are already read.
-type Around = (EnvironmentSummaries, BTreeMap<Id, KnownEnvironment>, OwnedContext);
+type ViewContext = (EnvironmentSummaries, BTreeMap<Id, KnownEnvironment>, OwnedContext);
 
 /// Returns the environments of a list for a response, in its order.
-pub(super) async fn views(ids: Vec<Id>, (summaries, kept, owned): &Around) -> Result<Vec<EnvironmentView>> {
+pub(super) async fn views(
+    ids: Vec<Id>,
+    (summaries, kept, owned): &ViewContext,
+) -> Result<Vec<EnvironmentView>> {
     let cx = owned.context();
     let at_hand: Option<Vec<KnownEnvironment>> = ids.iter().map(|id| kept.get(id).cloned()).collect();
     let known = match at_hand {

@@ -179,7 +179,7 @@ pub struct Denoted {
 /// A precondition of a write. If it no longer holds, the write is rejected with
 /// [`crate::StoreError::Conflict`], and the operation reads again and decides again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Guard {
+pub enum Precondition {
     /// No record claims the name; an alias does not count.
     Vacant(Key),
     /// The name still leads to this record, possibly as an alias.

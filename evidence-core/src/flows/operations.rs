@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::decode::UnknownFields;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::flows::record::{Flow, Visibility};
 use crate::flows::store::FlowFilter;
 use crate::flows::templates::Uploaded;
@@ -21,7 +21,7 @@ use crate::flows::view::{FlowView, ListedFlow, views};
 use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::ledger::Hash;
-use crate::name::{BadText, FlowName, OrgName};
+use crate::name::{FlowName, InvalidText, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
 use crate::service::{Context, Draft};
@@ -343,11 +343,11 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     });
     let known = known.transpose().map_err(|error| error.named_by("name"))?;
     let key = Key::Flow(input.name.clone());
-    let (mut record, guard) = match &known {
+    let (mut record, precondition) = match &known {
         Some(known) => {
-            (known.record.clone(), Guard::Revision(RecordKind::Flow, known.record.id, known.revision))
+            (known.record.clone(), Precondition::Revision(RecordKind::Flow, known.record.id, known.revision))
         }
-        None => (Flow::named(input.name.clone(), "name", cx)?, Guard::Vacant(key)),
+        None => (Flow::named(input.name.clone(), "name", cx)?, Precondition::Vacant(key)),
     };
     record.description = input.description.clone().into_string();
     record.visibility = input.visibility.unwrap_or(record.visibility);
@@ -362,7 +362,7 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     let created = known.is_none();
     if known.is_none_or(|known| known.record != record) {
         let fact = if created { Fact::FlowCreated { record } } else { Fact::FlowUpdated { record } };
-        draft.guarded(fact, guard);
+        draft.fact_if(fact, precondition);
     }
     cx.record(draft).await?;
     Ok(created)
@@ -424,14 +424,14 @@ async fn rename(name: &FlowName, new_name: &FlowName, cx: &Context<'_>) -> Resul
         }
         return Err(Error::invalid("new_name", format!("'{new_name}' is the name of another flow")));
     }
-    let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
+    let precondition = Precondition::Revision(RecordKind::Flow, record.id, revision);
     let was = record.name.clone();
     let record = record.renamed(new_name.clone());
     if record.former_names.len() > MAX_FORMER_NAMES {
         let text = format!("A flow has at most {MAX_FORMER_NAMES} former names");
         return Err(Error::invalid("new_name", text));
     }
-    cx.record(Draft::of(Fact::FlowRenamed { record, was }, guard)).await?;
+    cx.record(Draft::of(Fact::FlowRenamed { record, was }, precondition)).await?;
     Ok(())
 }
 
@@ -468,13 +468,13 @@ impl Operation for ArchiveFlow {
 
 async fn archive(name: &FlowName, cx: &Context<'_>) -> Result<()> {
     let Current { revision, record } = cx.unarchived(cx.flow(name.as_str()).await?)?;
-    let invalid = |error: BadText| Error::invalid("flow_name", error.to_string());
+    let invalid = |error: InvalidText| Error::invalid("flow_name", error.to_string());
     let mut archived = record.archived(cx.now(), "").map_err(invalid)?;
     if cx.store().flow(cx.org()?, archived.name.as_str()).await?.is_some() {
         // Another flow of the same name was archived in the same second.
         archived = record.archived(cx.now(), &format!("-{}", cx.new_id())).map_err(invalid)?;
     }
-    let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
-    cx.record(Draft::of(Fact::FlowArchived { record: archived, was: record.name }, guard)).await?;
+    let precondition = Precondition::Revision(RecordKind::Flow, record.id, revision);
+    cx.record(Draft::of(Fact::FlowArchived { record: archived, was: record.name }, precondition)).await?;
     Ok(())
 }

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::name::{BadText, FlowName};
+use crate::name::{FlowName, InvalidText};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -54,7 +54,7 @@ impl Flow {
 
     /// Returns the flow as archived at this time, under a new name that frees its present one. `more` makes
     /// the new name unique if another flow already has it.
-    pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, BadText> {
+    pub(crate) fn archived(&self, at: Timestamp, more: &str) -> Result<Self, InvalidText> {
         let suffix = format!("-archived-at-{}{more}", at.whole_seconds().0);
         // Names are ASCII, so this cannot split a character.
         let kept = self.name.as_str().get(..FlowName::MAX_LEN.saturating_sub(suffix.len()));
@@ -93,10 +93,10 @@ pub enum Visibility {
 /// The template of a flow that was created without one.
 pub const EMPTY_TEMPLATE: &str = "version: 1";
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::fixtures::{flow, id};
+    use crate::fixtures::{flow, id};
 
     #[test]
     fn an_archived_flow_has_a_name_of_its_own_however_long_its_name_was() {

@@ -52,7 +52,7 @@ pub enum LimitUnit {
 
 impl From<Limit> for LimitView {
     fn from(limit: Limit) -> Self {
-        let Limit { name, unit, value, default, bounds } = limit;
+        let Limit { name, unit, value, default, bounds, .. } = limit;
         let unit = match unit {
             Unit::Bytes => LimitUnit::Bytes,
             Unit::Count => LimitUnit::Count,
@@ -66,7 +66,7 @@ impl Operation for GetLimits {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/limits";
     const SCOPE: Scope = Scope::Authenticated;
-    const SUMMARY: &'static str = "Gets the greatest sizes and counts that this server accepts";
+    const SUMMARY: &'static str = "Gets the maximum sizes and counts that this server accepts";
     type Body = ();
     type Output = Json<LimitList>;
 

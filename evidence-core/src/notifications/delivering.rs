@@ -1,6 +1,6 @@
-//! Tells a target one event after the other. What the target is, is looked at before each attempt, so that one that was
-//! changed or taken away is told nothing more; what became of an attempt is noted where the delivery is still the one that the
-//! attempt began with.
+//! Delivers events to one target, in order. Reads the target again before each attempt, so that a changed or
+//! deleted target receives nothing more. Records the outcome of an attempt only if the delivery is still the
+//! one that the attempt began with.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::fact::Fact;
 use crate::feed::Held;
 use crate::id::Id;
 use crate::notifications::events::{Event, Place, delivery_id, events, telling, tells};
-use crate::notifications::job::{HEAVY, Known, NAME, Post, REST, after};
 use crate::notifications::lookup;
 use crate::notifications::payload::payload;
+use crate::notifications::post::{HEAVY, Known, NAME, Post, REST, after};
 use crate::notifications::sender::Message;
 use crate::notifications::store::{Delivery, Position};
 use crate::notifications::watched::places;
@@ -25,39 +25,40 @@ use crate::store::entry::{Current, StoredEntry};
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
-/// Entries that are read at a time for a target: fewer than are planned at a time, for many targets have theirs.
+/// The entries of a target that are read at a time. Fewer than for planning, because many targets read at the
+/// same time.
 const PAGE: u64 = 16;
 
-/// Events that a target is told, and time that is taken for it, in one go, before others have their turn.
+/// The limits of one round of a target: events, and time. Other targets follow.
 const IN_A_ROW: usize = 256;
-const GO: Duration = Duration::from_secs(10);
+const ROUND: Duration = Duration::from_secs(10);
 
-/// How long is waited after the first failed attempt. After each further one it is twice as long, up to an hour.
+/// The pause after the first failed attempt. It doubles with each further one, up to an hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// After so many failed attempts, some two and a half days, an event is given up, and the next one has its turn.
+/// After this many failed attempts, about two and a half days, an event is skipped.
 const MOST_ATTEMPTS: u32 = 72;
 
-/// How long is waited after so many failed attempts at an event.
+/// Returns the pause after this many failed attempts at an event.
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
-/// What became of telling a target of an entry.
-enum Told {
-    /// It knows all of it.
-    All,
-    /// It was told enough for now, or an attempt failed: that is noted.
-    Enough,
+/// The outcome of delivering the events of one entry.
+enum EntryOutcome {
+    /// All events were delivered.
+    Complete,
+    /// The round ends, because its limits are reached or an attempt failed. That is recorded.
+    Stopped,
 }
 
-/// How far a delivery was when something failed.
+/// The progress of a delivery when an error occurred.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reached {
     at: Position,
-    /// The revision of its row, as far as who failed knows.
+    /// The revision of the delivery's row, as last read or written.
     revision: u64,
 }
 
@@ -67,65 +68,65 @@ impl Reached {
     }
 }
 
-/// What is told whom in one go.
-struct Go<'p> {
-    /// The action, as it was when the go began.
+/// The state of one round of deliveries to a target.
+struct Round<'p> {
+    /// The action at the start of the round.
     action: Current<Action>,
     target: Target,
-    /// What the action watches.
+    /// The places that the action watches.
     places: BTreeSet<Place>,
     org: &'p Known,
     delivery: Delivery,
-    /// How many more events.
+    /// The number of events that may still be delivered in this round.
     events_left: usize,
-    /// Until when.
+    /// The end of the round.
     ends_at: Timestamp,
 }
 
-impl Go<'_> {
-    /// The events of a fact that the target is still to be told of.
+impl Round<'_> {
+    /// Returns the events of a fact that the target has not received yet.
     fn concerned<'f>(&self, entry: u64, fact: &'f Fact) -> Vec<Event<'f>> {
         let next = self.delivery.state.next;
         let is_new = |event: &Event<'_>| Position { entry, event: event.place } >= next;
-        let is_told =
+        let is_due =
             |event: &Event<'_>| is_new(event) && event.concerns(&self.places, &self.action.record.triggers);
-        events(fact).into_iter().filter(is_told).collect()
+        events(fact).into_iter().filter(is_due).collect()
     }
 }
 
 impl Post {
-    /// Tells a target one event after the other, until none is left, an attempt fails, or it is others' turn. With an error
-    /// comes where it arose.
+    /// Delivers events to a target in order. Stops after the last one, after a failed attempt, or at the end
+    /// of the round. An error comes with the progress at which it occurred.
     pub(super) async fn deliver(
         &self,
         delivery: Delivery,
         org: &Known,
     ) -> std::result::Result<(), (Reached, Error)> {
         let reached = Reached::of(&delivery);
-        let go = self.go(delivery, org).await.map_err(|error| (reached, error))?;
-        let Some(mut go) = go else { return Ok(()) };
-        let told = self.tell_all(&mut go).await;
-        told.map_err(|error| (Reached::of(&go.delivery), error))
+        let round = self.begin_round(delivery, org).await.map_err(|error| (reached, error))?;
+        let Some(mut round) = round else { return Ok(()) };
+        let delivered = self.deliver_entries(&mut round).await;
+        delivered.map_err(|error| (Reached::of(&round.delivery), error))
     }
 
-    /// What there is to be told; nothing where the target is gone.
-    async fn go<'p>(&self, delivery: Delivery, org: &'p Known) -> Result<Option<Go<'p>>> {
-        let Some((action, target)) = self.told(&delivery).await? else {
+    /// Starts a round. Returns `None` if the target was deleted.
+    async fn begin_round<'p>(&self, delivery: Delivery, org: &'p Known) -> Result<Option<Round<'p>>> {
+        let Some((action, target)) = self.action_and_target(&delivery).await? else {
             self.evidence.store().forget_delivery(delivery.org, delivery.target).await?;
             return Ok(None);
         };
         let places = places(&self.evidence, delivery.org, &action.record).await?;
         let state = delivery.state.clone().at_destination(&target.destination);
         let delivery = Delivery { state, ..delivery };
-        let ends_at = after(self.evidence.now(), GO);
-        Ok(Some(Go { action, target, places, org, delivery, events_left: IN_A_ROW, ends_at }))
+        let ends_at = after(self.evidence.now(), ROUND);
+        Ok(Some(Round { action, target, places, org, delivery, events_left: IN_A_ROW, ends_at }))
     }
 
-    async fn tell_all(&self, go: &mut Go<'_>) -> Result<()> {
-        let (store, id) = (self.evidence.store(), go.delivery.org);
+    async fn deliver_entries(&self, round: &mut Round<'_>) -> Result<()> {
+        let (store, id) = (self.evidence.store(), round.delivery.org);
         loop {
             let planned = store.cursor(NAME, id).await?;
-            let first = go.delivery.state.next.entry;
+            let first = round.delivery.state.next.entry;
             let entries = match planned.saturating_sub(first) {
                 0 => Vec::new(),
                 some => store.ledger_entries(id, first, some.min(PAGE)).await?,
@@ -135,23 +136,23 @@ impl Post {
             }
             for entry in entries {
                 let next = Position { entry: entry.index + 1, event: 0 };
-                if let Told::Enough = self.tell(entry, go).await? {
+                if let EntryOutcome::Stopped = self.deliver_entry(entry, round).await? {
                     return Ok(());
                 }
-                go.delivery.state.go_on_from(next);
+                round.delivery.state.go_on_from(next);
             }
-            if go.delivery.state.next.entry >= planned && self.rest(go).await? {
+            if round.delivery.state.next.entry >= planned && self.rest(round).await? {
                 return Ok(());
             }
-            if self.evidence.now() >= go.ends_at {
-                go.delivery.due_at = Some(self.evidence.now());
-                return self.put(&mut go.delivery).await;
+            if self.evidence.now() >= round.ends_at {
+                round.delivery.due_at = Some(self.evidence.now());
+                return self.put(&mut round.delivery).await;
             }
         }
     }
 
-    /// The target of a delivery, and its action; nothing where the action has it no more.
-    async fn told(&self, delivery: &Delivery) -> Result<Option<(Current<Action>, Target)>> {
+    /// Returns the target of a delivery with its action, or `None` if the action no longer has the target.
+    async fn action_and_target(&self, delivery: &Delivery) -> Result<Option<(Current<Action>, Target)>> {
         let (store, org, id) = (self.evidence.store(), delivery.org, delivery.state.action);
         let Some(action) = store.actions_by_id(org, &[id]).await?.pop() else {
             let is_listed = |listed: &Listed| listed.id == id;
@@ -164,9 +165,10 @@ impl Post {
         Ok(target.map(|target| (action, target)))
     }
 
-    /// Counts an attempt that could not be made at an event, as of an entry that cannot be read, so that it is made again
-    /// later and given up in the end. Where not even that can be written, the next round of the job finds it due. A delivery
-    /// that was put meanwhile stays as it is: it may have been moved back, or be further on.
+    /// Counts an attempt that could not be made, for example because an entry cannot be read. It is retried
+    /// later, and the entry is skipped in the end. If this cannot be written either, the next round of the
+    /// job finds the delivery due. Does nothing if the delivery changed meanwhile, by a replay or by further
+    /// progress.
     pub(super) async fn put_off(&self, (org, target): (Id, Id), reached: Reached) {
         let put_off = async {
             let known = self.evidence.store().deliveries(org, &[target]).await?.pop();
@@ -179,26 +181,26 @@ impl Post {
             state.attempts += 1;
             delivery.due_at = Some(after(now, pause(state.attempts)));
             if state.attempts >= MOST_ATTEMPTS {
-                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is not told any further");
+                tracing::warn!(%org, %target, entry = state.next.entry, "an entry is skipped");
                 state.go_on_from(Position { entry: state.next.entry + 1, event: 0 });
             }
             self.put(&mut delivery).await
         };
         if let Err(error) = put_off.await {
-            tracing::warn!(%org, %target, %error, "an attempt cannot be put off");
+            tracing::warn!(%org, %target, %error, "an attempt cannot be postponed");
             sleep(REST).await;
         }
     }
 
-    /// Notes that nothing is left, unless more was planned meanwhile: by this process, which waits for it, or by another one,
-    /// which has the lease then.
-    async fn rest(&self, go: &mut Go<'_>) -> Result<bool> {
-        let _planning = go.org.planning.lock().await;
-        if self.evidence.store().cursor(NAME, go.delivery.org).await? > go.delivery.state.next.entry {
+    /// Records that nothing is left to deliver, and returns whether it did. Does nothing if more was planned
+    /// meanwhile. The lock excludes planning in this process; the lease excludes another process.
+    async fn rest(&self, round: &mut Round<'_>) -> Result<bool> {
+        let _planning = round.org.planning.lock().await;
+        if self.evidence.store().cursor(NAME, round.delivery.org).await? > round.delivery.state.next.entry {
             return Ok(false);
         }
-        go.delivery.due_at = None;
-        self.put_while(&mut go.delivery, Some(&self.held)).await.map(|()| true)
+        round.delivery.due_at = None;
+        self.put_while(&mut round.delivery, Some(&self.held)).await.map(|()| true)
     }
 
     async fn put(&self, delivery: &mut Delivery) -> Result<()> {
@@ -213,70 +215,74 @@ impl Post {
         Ok(())
     }
 
-    /// Whether the action is still what it was when the go began.
-    async fn is_unchanged(&self, go: &Go<'_>) -> Result<bool> {
-        let known =
-            self.evidence.store().actions_by_id(go.delivery.org, &[go.delivery.state.action]).await?.pop();
-        Ok(known.is_some_and(|known| known.revision == go.action.revision))
+    /// Returns whether the action is unchanged since the start of the round.
+    async fn is_unchanged(&self, round: &Round<'_>) -> Result<bool> {
+        let known = self
+            .evidence
+            .store()
+            .actions_by_id(round.delivery.org, &[round.delivery.state.action])
+            .await?
+            .pop();
+        Ok(known.is_some_and(|known| known.revision == round.action.revision))
     }
 
-    /// Tells a target what an entry tells of, from where the delivery is.
-    async fn tell(&self, entry: StoredEntry, go: &mut Go<'_>) -> Result<Told> {
+    /// Delivers the events of an entry, from the position of the delivery on.
+    async fn deliver_entry(&self, entry: StoredEntry, round: &mut Round<'_>) -> Result<EntryOutcome> {
         let (index, at, leaf) = (entry.index, entry.effective_at, entry.leaf_hash);
-        let since = go.action.record.tells_since(&go.target, self.evidence.now());
+        let since = round.action.record.tells_since(&round.target, self.evidence.now());
         if at < since || !tells(&entry.kind) {
-            return Ok(Told::All);
+            return Ok(EntryOutcome::Complete);
         }
-        let org = go.delivery.org;
+        let org = round.delivery.org;
         let compute = self.evidence.compute().on_behalf_of(Some(org));
         let read = compute.run_if(entry.payload.len() > HEAVY, move || telling(&entry)).await?;
-        let Some(fact) = read else { return Ok(Told::All) };
-        let mut events = go.concerned(index, &fact);
-        let is_all = events.len() <= go.events_left;
-        events.truncate(go.events_left);
-        let Some(last) = events.last().map(|event| event.place) else { return Ok(Told::All) };
-        let Some(names) = lookup::names(&self.evidence, org, &go.org.name, &events).await? else {
-            return Ok(Told::All);
+        let Some(fact) = read else { return Ok(EntryOutcome::Complete) };
+        let mut events = round.concerned(index, &fact);
+        let is_all = events.len() <= round.events_left;
+        events.truncate(round.events_left);
+        let Some(last) = events.last().map(|event| event.place) else { return Ok(EntryOutcome::Complete) };
+        let Some(names) = lookup::names(&self.evidence, org, &round.org.name, &events).await? else {
+            return Ok(EntryOutcome::Complete);
         };
         for event in &events {
             let Some(payload) = payload(event, at, &names) else { continue };
-            if !self.is_unchanged(go).await? {
-                // It is due, and looked at again as it is now.
-                return Ok(Told::Enough);
+            if !self.is_unchanged(round).await? {
+                // The delivery is due, and the next round reads the action again.
+                return Ok(EntryOutcome::Stopped);
             }
             let at = Position { entry: index, event: event.place };
-            go.delivery.state.go_on_from(at);
+            round.delivery.state.go_on_from(at);
             let text = serde_json::to_string(&payload).map_err(|error| StoreError::Failed(error.into()))?;
             let message = Message {
-                id: delivery_id(org, go.target.id, at, leaf),
+                id: delivery_id(org, round.target.id, at, leaf),
                 org,
                 at: self.evidence.now(),
-                destination: go.target.destination.clone(),
+                destination: round.target.destination.clone(),
                 payload: text,
                 text: payload.description().to_owned(),
                 subject: payload.subject(),
                 link: payload.link().map(str::to_owned),
             };
-            if let Told::Enough = self.attempt(&message, go).await? {
-                return Ok(Told::Enough);
+            if let EntryOutcome::Stopped = self.attempt(&message, round).await? {
+                return Ok(EntryOutcome::Stopped);
             }
         }
         if is_all {
-            return Ok(Told::All);
+            return Ok(EntryOutcome::Complete);
         }
-        go.delivery.state.go_on_from(Position { entry: index, event: last + 1 });
-        go.delivery.due_at = Some(self.evidence.now());
-        self.put(&mut go.delivery).await?;
-        Ok(Told::Enough)
+        round.delivery.state.go_on_from(Position { entry: index, event: last + 1 });
+        round.delivery.due_at = Some(self.evidence.now());
+        self.put(&mut round.delivery).await?;
+        Ok(EntryOutcome::Stopped)
     }
 
-    /// Makes an attempt, and notes what became of it.
-    async fn attempt(&self, message: &Message, go: &mut Go<'_>) -> Result<Told> {
+    /// Makes one attempt and records its outcome.
+    async fn attempt(&self, message: &Message, round: &mut Round<'_>) -> Result<EntryOutcome> {
         let sent = self.sender.send(message).await;
         let now = self.evidence.now();
-        let (due_at, state) = (&mut go.delivery.due_at, &mut go.delivery.state);
+        let (due_at, state) = (&mut round.delivery.due_at, &mut round.delivery.state);
         let following = Position { event: state.next.event + 1, ..state.next };
-        go.events_left = go.events_left.saturating_sub(1);
+        round.events_left = round.events_left.saturating_sub(1);
         match sent {
             Ok(()) => {
                 state.last_success_at = Some(now);
@@ -286,7 +292,7 @@ impl Post {
             Err(error) => {
                 state.attempts += 1;
                 state.last_failure_at = Some(now);
-                // A target that stays down is logged once.
+                // A target that stays down is logged at the info level only once.
                 match state.attempts {
                     1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
                     attempt => {
@@ -295,15 +301,15 @@ impl Post {
                 }
                 *due_at = Some(after(now, pause(state.attempts)));
                 if state.attempts >= MOST_ATTEMPTS {
-                    tracing::warn!(id = message.id, %error, "a notification is given up");
+                    tracing::warn!(id = message.id, %error, "a notification is skipped");
                     state.go_on_from(following);
                 }
-                go.events_left = 0;
+                round.events_left = 0;
             }
         }
-        self.put(&mut go.delivery).await?;
-        let is_enough = go.events_left == 0 || now >= go.ends_at;
-        Ok(if is_enough { Told::Enough } else { Told::All })
+        self.put(&mut round.delivery).await?;
+        let is_enough = round.events_left == 0 || now >= round.ends_at;
+        Ok(if is_enough { EntryOutcome::Stopped } else { EntryOutcome::Complete })
     }
 }
 

@@ -1,9 +1,9 @@
-//! What the facts of a ledger tell whom: pure functions of a fact, so that the same entry tells the same, in the same order,
-//! whenever it is read.
+//! Derives the events that an entry causes. Pure functions of a fact: the same entry always has the same
+//! events, in the same order.
 
 use std::collections::BTreeSet;
 
-use crate::allowlists::record::Allowance;
+use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::record::Artifact;
 use crate::attestations::record::Attestation;
 use crate::digest::sha256_hex;
@@ -16,60 +16,60 @@ use crate::snapshots::record::{LogicalVerdict, RunningArtifact, Snapshot};
 use crate::store::entry::StoredEntry;
 use crate::trails::record::Trail;
 
-/// The kinds of facts that tell of something.
+/// The kinds of facts that cause events.
 const TELLING: [&str; 5] =
     ["snapshot_taken", "artifact_allowed", "trail_begun", "artifact_reported", "attestation_added"];
 
-/// Whether facts of this kind tell of something, so that others need not be read.
+/// Returns whether facts of this kind cause events. Others need not be read.
 pub(super) fn tells(kind: &str) -> bool {
     TELLING.contains(&kind)
 }
 
-/// The fact of an entry, where it tells of something; one that cannot be read tells of nothing.
+/// Returns the fact of an entry if it causes events. An unreadable entry causes none.
 pub(super) fn telling(entry: &StoredEntry) -> Option<Fact> {
     if !tells(&entry.kind) {
         return None;
     }
     let read = Fact::read(&entry.payload);
     read.inspect_err(
-        |error| tracing::warn!(index = entry.index, %error, "an entry cannot be read, and is told nobody"),
+        |error| tracing::warn!(index = entry.index, %error, "an entry cannot be read; nobody is notified of it"),
     )
     .ok()
 }
 
-/// Something that actions may be about.
+/// Something that an action may notify about.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Event<'f> {
-    /// Its place among the events of its entry.
+    /// The position among the events of its entry.
     pub(super) place: u64,
-    /// The trigger that it fires.
+    /// The trigger.
     pub(super) trigger: &'static str,
-    /// Where it happened.
+    /// The environment or flow in which it happened.
     pub(super) at: Place,
-    /// What happened.
+    /// The change itself.
     pub(super) what: What<'f>,
 }
 
-/// Where something happened.
+/// The environment or flow in which an event happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Environment(Id),
     Flow(Id),
 }
 
-/// What happened.
+/// The change that an event reports.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum What<'f> {
-    /// The environment may have become compliant, or non-compliant: it did where the snapshot before says otherwise.
+    /// The environment became compliant or non-compliant, unless the previous snapshot had the same verdict.
     Verdict(&'f Snapshot),
-    /// What runs in a member may have begun to violate the policies of a logical environment, or to comply with them.
+    /// The artifacts in a member began to violate or comply with the policies of a logical environment.
     LogicalVerdict(&'f Snapshot, &'f LogicalVerdict),
-    /// An artifact started, or changed.
+    /// An artifact started, or its state changed.
     Changed(&'f Snapshot, &'f RunningArtifact),
-    /// An artifact no longer runs.
+    /// An artifact exited.
     Exited(&'f Snapshot, &'f ArtifactKey),
-    /// An artifact is on the allowlist.
-    Allowed(&'f Allowance),
+    /// An artifact was allowed.
+    Allowed(&'f AllowlistEntry),
     /// A trail began.
     Begun(&'f Trail),
     /// An artifact was reported.
@@ -78,7 +78,7 @@ pub(super) enum What<'f> {
     Attested(&'f Attestation),
 }
 
-/// What a fact tells of, in order.
+/// Returns the events of a fact, in order.
 pub(super) fn events(fact: &Fact) -> Vec<Event<'_>> {
     let one = |trigger, at, what| vec![Event { place: 0, trigger, at, what }];
     match fact {
@@ -107,8 +107,8 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
         let trigger = match instance.annotation.kind.as_str() {
             "started-compliant" | "started-non-compliant" | "started-unknown" => "ON_STARTED_ARTIFACT",
             "became-compliant" | "became-non-compliant" | "updated-provenance" => "ON_SCALED_ARTIFACT",
-            // Nobody is told of other policies, of another outcome of a rule that leaves the verdict as it was (`changed`), nor of
-            // how many instances run (`unchanged`).
+            // Three changes cause no event: other policies, another outcome of a rule without another verdict
+            // (`changed`), and another number of instances (`unchanged`).
             _ => return None,
         };
         Some((trigger, What::Changed(snapshot, instance)))
@@ -116,7 +116,7 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
     found.extend(snapshot.exits.iter().map(|key| ("ON_EXITED_ARTIFACT", What::Exited(snapshot, key))));
     let here = Place::Environment(snapshot.environment);
     let here = found.into_iter().map(|(trigger, what)| (here, trigger, what));
-    // A member that is not compliant itself makes no logical environment compliant.
+    // A member that is not compliant itself cannot make a logical environment compliant.
     let is_told = |of: &&LogicalVerdict| !of.compliant || snapshot.state() != Some(false);
     let logical = snapshot.logical.iter().filter(is_told).map(|of| {
         (Place::Environment(of.environment), verdict(of.compliant), What::LogicalVerdict(snapshot, of))
@@ -126,14 +126,14 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<Event<'_>> {
 }
 
 impl Event<'_> {
-    /// Whether an action is about this that watches these places and has these triggers.
+    /// Returns whether the event is relevant to an action with these places and triggers.
     pub(super) fn concerns(&self, watched: &BTreeSet<Place>, triggers: &[String]) -> bool {
         watched.contains(&self.at) && triggers.iter().any(|trigger| trigger == self.trigger)
     }
 }
 
-/// What a delivery is told apart by: the same of every attempt, on every server, and of no other. The hash of the entry is in
-/// it, for the ledger of a store that was put back to an earlier state goes on with other entries at the same indexes.
+/// Returns the id of a delivery. It is the same for every attempt and on every server, and unique. It
+/// includes the entry's hash: a store restored from a backup records other entries at the same indexes.
 pub(super) fn delivery_id(org: Id, target: Id, at: Position, entry: Hash) -> String {
     let mut digest = sha256_hex(format!("{org} {target} {} {} {entry}", at.entry, at.event).as_bytes());
     digest.truncate(32);
@@ -195,7 +195,8 @@ mod tests {
     fn a_snapshot_tells_of_the_policies_of_each_logical_environment() {
         let places: [Id; 2] = [ID, OTHER].map(|id| id.parse().unwrap());
         let [here, there] = places.map(Place::Environment);
-        // Whether the member requires provenance and is compliant, and whether what runs complies with the policies.
+        // The columns: whether the member requires provenance, whether it is compliant, and whether its
+        // artifacts comply with the policies.
         let table = [
             (false, false, false, Some("ON_NON_COMPLIANT_ENV")),
             (false, false, true, Some("ON_COMPLIANT_ENV")),

@@ -1,4 +1,4 @@
-//! What is looked up to tell of the events of one entry: a bounded number of queries, however many events there are.
+//! Looks up the names for the events of one entry, in a bounded number of queries.
 
 use crate::artifacts::record::Artifact;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::service::Evidence;
 use crate::snapshots::record::Snapshot;
 use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 
-/// What these events of one entry are told by; nothing where the place is not known any more.
+/// Returns the names for these events of one entry, or `None` if the environment or flow no longer exists.
 pub(super) async fn names(
     evidence: &Evidence,
     org: Id,
@@ -20,7 +20,7 @@ pub(super) async fn names(
     let store = evidence.store();
     let public_url = evidence.settings().public_url.clone();
     let mut names = Names { public_url, org: org_name.to_owned(), ..Names::default() };
-    // What a logical environment is told of happened in a member.
+    // An event of a logical environment happened in a member.
     let place = match first.what {
         What::LogicalVerdict(snapshot, _) => Place::Environment(snapshot.environment),
         _ => first.at,
@@ -77,16 +77,16 @@ async fn of_snapshot(
         let known = store.environments_by_id(org, part).await?.into_iter();
         names.logical.extend(known.map(|known| (known.record.id, known.record.name.into_string())));
     }
-    // The state without policies is unknown, whatever is recorded.
+    // The state without policies is always unknown.
     let asks_state = snapshot.state().is_some() && asks(|what| matches!(what, What::Verdict(_)));
     if index > 1 && (asks_state || !logical.is_empty()) {
         let before = store.snapshots(org, &[(environment, index - 1..=index - 1)]).await?;
         let verdicts = before.iter().flat_map(|before| &before.logical);
         names.logical_before = verdicts.map(|before| (before.environment, before.compliant)).collect();
-        // A snapshot is long: it is read only where its row does not say enough.
+        // A snapshot is large. Read it only if its row does not suffice.
         if asks_state {
             names.state_before = match before.first().map(|before| before.compliant) {
-                // Without policies no snapshot is compliant.
+                // A snapshot without policies is never compliant.
                 Some(true) => Some(true),
                 Some(false) => {
                     let before = store.snapshot(org, environment, index - 1).await?;

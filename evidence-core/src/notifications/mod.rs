@@ -1,5 +1,5 @@
-//! Notifications: what happens in environments and flows is told to the targets of actions, by whoever sends
-//! ([`Sender`]). A host adds [`Notify`] to its background work.
+//! Notifications: a [`Sender`] reports events in environments and flows to the targets of actions. A host
+//! adds [`Notify`] to its background work.
 
 pub(crate) mod delivering;
 pub(crate) mod events;
@@ -7,6 +7,7 @@ pub(crate) mod job;
 pub(crate) mod lookup;
 pub(crate) mod payload;
 pub(crate) mod planning;
+pub(crate) mod post;
 pub(crate) mod replay;
 pub(crate) mod sender;
 pub(crate) mod store;

@@ -1,6 +1,6 @@
-//! Goes through the ledgers, behind the job's cursors, and notes for each target that has nothing to do the first event that it
-//! is to be told of. Some organizations are gone through at the same time, each a bounded part at a time, so that none of
-//! them holds up the others however much there is to go through.
+//! Plans deliveries. Reads the ledgers from the job's cursors on, and records the first relevant event for
+//! each idle target. Several organizations are planned concurrently, each in bounded parts, so that none
+//! delays the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -20,7 +20,7 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::notifications::delivering::LONGEST_PAUSE;
 use crate::notifications::events::{Place, events, telling};
-use crate::notifications::job::{HEAVY, Known, NAME, PAGE, Post, REST, after, before};
+use crate::notifications::post::{HEAVY, Known, NAME, Post, REST, after, before};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -31,27 +31,30 @@ use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
-/// Organizations whose ledgers are gone through at the same time.
+/// The page size for organizations and for ledger entries.
+const PAGE: u64 = 256;
+
+/// The number of organizations that are planned concurrently.
 const ORGS_AT_ONCE: usize = 4;
 
-/// Batches of an organization's ledger in one go, before others have their turn.
+/// The number of batches per organization before others follow.
 const IN_A_ROW: usize = 4;
 
-/// In a ledger in which the job has no cursor yet, what is older than this is told nobody: it was told by the store that
-/// this one is a copy of. Where servers write, the job is never so late.
+/// If the job has no cursor in a ledger, older events are skipped: the store is a copy, and the original
+/// already reported them. On a running server the job is never this late.
 const STALE: Duration = Duration::from_secs(60 * 60);
 
-/// The ledgers that are being gone through. Dropped, that ends where it waits, and is done again.
+/// The running planning tasks. Dropping it cancels them; they are repeated later.
 #[derive(Default)]
 pub(super) struct Planning {
     running: JoinSet<(Id, bool)>,
     busy: BTreeSet<Id>,
-    /// Whether some ledger was not gone through to its end.
+    /// Whether the end of a ledger was not reached.
     has_more: bool,
 }
 
 impl Planning {
-    /// Goes on in the ledgers of all organizations. What an organization takes long for goes on beside the next rounds.
+    /// Plans for all organizations. An organization that takes long continues during the next rounds.
     pub(super) async fn round(&mut self, turn: &Turn, post: &Arc<Post>) -> Result<()> {
         let store = turn.evidence().store();
         let mut after = Some(String::new());
@@ -60,7 +63,7 @@ impl Planning {
             let page = store.organizations_by_name(&last, PAGE).await?;
             after = page.more;
             let ids: Vec<Id> = page.records.iter().map(|org| org.id).collect();
-            // One query for all of them: most have nothing new.
+            // One query for all organizations, because most have no new entries.
             let sizes = BTreeMap::from_iter(store.ledger_sizes(&ids).await?);
             for org in page.records {
                 let (known, size) = (post.known(&org), sizes.get(&org.id).copied());
@@ -74,9 +77,9 @@ impl Planning {
                     self.running.spawn(async move {
                         let planned = plan_next(&turn, &post, &known, &org, size);
                         let planned = AssertUnwindSafe(planned).catch_unwind().await;
-                        // With the next round it is begun again.
+                        // The next round starts it again.
                         let broke_off = |_| {
-                            tracing::error!(org = %id, "the search for notifications broke off");
+                            tracing::error!(org = %id, "the planning of notifications failed");
                             true
                         };
                         (id, planned.unwrap_or_else(broke_off))
@@ -87,7 +90,7 @@ impl Planning {
         Ok(())
     }
 
-    /// Waits until the next round: a while, unless there is more to go through.
+    /// Waits for the next round: a short pause, unless more is left to plan.
     pub(super) async fn rest(&mut self) {
         let mut rest = pin!(sleep(REST));
         loop {
@@ -101,22 +104,22 @@ impl Planning {
         }
     }
 
-    /// Waits for the end of one.
+    /// Waits until one organization is done.
     async fn ended(&mut self) {
         match self.running.join_next().await {
             Some(Ok((org, is_done))) => {
                 self.busy.remove(&org);
                 self.has_more |= !is_done;
             }
-            // None is aborted, and what panics has an outcome.
-            Some(Err(error)) => tracing::error!(%error, "the search for notifications broke off"),
+            // Tasks are never aborted, and a panic is caught in the task.
+            Some(Err(error)) => tracing::error!(%error, "the planning of notifications failed"),
             None => self.busy.clear(),
         }
     }
 }
 
-/// Goes on in an organization's ledger, which has so many entries or more; answers whether it came to the end. What is damaged
-/// in one holds up no other.
+/// Plans for an organization whose ledger has at least `size` entries. Returns whether it reached the end. A
+/// damaged ledger does not affect other organizations.
 async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, size: u64) -> bool {
     let planned = async {
         let is_done = plan(turn, known, org.id).await?;
@@ -126,25 +129,26 @@ async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, 
         Ok::<_, crate::error::Error>(is_done)
     };
     planned.await.unwrap_or_else(|error| {
-        tracing::warn!(org = %org.name, %error, "notifications are looked for again");
-        // After a rest.
+        tracing::warn!(org = %org.name, %error, "the planning of notifications failed and is retried");
+        // The retry follows after a pause.
         true
     })
 }
 
-/// Notes what the entries of an organization's ledger from the job's cursor on tell to whom; answers whether there are no more.
+/// Plans the entries from the job's cursor on. Returns whether it reached the end.
 async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
     let (evidence, store) = (turn.evidence(), turn.evidence().store());
     for _ in 0..IN_A_ROW {
-        // Where there were actions, the last one may just have been deleted: its targets are forgotten when that is read.
+        // With a cursor, the last action may just have been deleted. Its targets are removed when that entry
+        // is read.
         if store.actions_listed(org).await?.is_empty() && store.cursor(NAME, org).await? == 0 {
             return Ok(true);
         }
-        // Before the actions: what these were changed to may concern an entry that comes after it, never one before.
+        // Entries are read before the actions. A change of an action can only concern later entries.
         let mut batch = turn.next(org, PAGE).await?;
         let Some(first) = batch.entries.first() else { return Ok(true) };
         if batch.from == 0 {
-            // Nothing before the first action is told: the cursor leaps there.
+            // Events before the first action are skipped, so the cursor advances to it.
             let Some(since) = oldest(evidence, org).await? else { return Ok(true) };
             let since = since.max(before(evidence.now(), STALE));
             if first.effective_at < since {
@@ -157,21 +161,21 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
         let entries = std::mem::take(&mut batch.entries);
         let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
         let compute = evidence.compute().on_behalf_of(Some(org));
-        let read = move || (Told::of(&entries), entries);
-        let (told, entries) = compute.run_if(bytes > HEAVY, read).await?;
+        let read = move || (BatchEvents::of(&entries), entries);
+        let (found, entries) = compute.run_if(bytes > HEAVY, read).await?;
         batch.entries = entries;
-        if told.is_nothing() {
+        if found.is_nothing() {
             turn.done(&batch).await?;
             continue;
         }
         let _planning = known.planning.lock().await;
-        note(evidence, &batch, &told).await?;
+        note(evidence, &batch, &found).await?;
         turn.done(&batch).await?;
     }
     Ok(false)
 }
 
-/// When the oldest action of an organization was created; nothing where it has none that can be read.
+/// Returns the creation time of the oldest readable action, if any.
 async fn oldest(evidence: &Evidence, org: Id) -> Result<Option<Timestamp>> {
     let mut oldest = None;
     for ids in Listed::batches(evidence.store().actions_listed(org).await?) {
@@ -181,33 +185,34 @@ async fn oldest(evidence: &Evidence, org: Id) -> Result<Option<Timestamp>> {
     Ok(oldest)
 }
 
-/// What some entries tell, of which actions may be about any.
+/// The content of a batch of entries that is relevant to actions.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
-    /// The events of each place and trigger, in order, each with its time.
+struct BatchEvents {
+    /// The events of each place and trigger, in order, with their times.
     events: BTreeMap<(Place, &'static str), Vec<(Position, Timestamp)>>,
-    /// The environments of which snapshots were taken: physical ones.
+    /// The physical environments with snapshots in the batch.
     physical: BTreeSet<Id>,
-    /// The actions that were changed.
+    /// The actions that changed.
     changed: BTreeSet<Id>,
-    /// The targets that actions no longer have, or that had these.
+    /// The targets that were removed, and those of deleted actions.
     gone: Vec<Id>,
 }
 
-impl Told {
+impl BatchEvents {
     fn of(entries: &[StoredEntry]) -> Self {
-        let mut told = Self::default();
+        let mut found = Self::default();
         for entry in entries {
             match entry.kind.as_str() {
-                "action_updated" | "action_deleted" => told.changes(entry),
+                "action_updated" | "action_deleted" => found.changes(entry),
                 _ => {
                     let Some(fact) = telling(entry) else { continue };
                     if let Fact::SnapshotTaken { snapshot } = &fact {
-                        told.physical.insert(snapshot.environment);
+                        found.physical.insert(snapshot.environment);
                     }
                     for event in events(&fact) {
                         let at = Position { entry: entry.index, event: event.place };
-                        told.events
+                        found
+                            .events
                             .entry((event.at, event.trigger))
                             .or_default()
                             .push((at, entry.effective_at));
@@ -215,7 +220,7 @@ impl Told {
                 }
             }
         }
-        told
+        found
     }
 
     fn changes(&mut self, entry: &StoredEntry) {
@@ -240,12 +245,12 @@ impl Told {
         self.events.range((place, "")..).next().is_some_and(|((at, _), _)| *at == place)
     }
 
-    /// Whether an action is about something of that sort, wherever it happened.
+    /// Returns whether the batch has an event with one of the action's triggers, in any place.
     fn has_trigger_of(&self, action: &Action) -> bool {
         self.events.keys().any(|(_, trigger)| action.triggers.iter().any(|wanted| wanted == trigger))
     }
 
-    /// The first event that a target is to be told of, of an action that is about something of this at these places.
+    /// Returns the first event with these places and triggers since a time.
     fn first(&self, places: &BTreeSet<Place>, triggers: &[String], since: Timestamp) -> Option<Position> {
         let first = |place: &Place, trigger: &String| {
             let events = self.events.get(&(*place, trigger.as_str()))?;
@@ -255,7 +260,8 @@ impl Told {
         firsts.filter_map(|(place, trigger)| first(place, trigger)).min()
     }
 
-    /// Where something of this happened that an action watches; `members` has those of logical environments.
+    /// Returns the places with events that an action watches. `members` has the members of logical
+    /// environments.
     fn places(&self, action: &Action, members: &BTreeMap<Id, Vec<Id>>) -> BTreeSet<Place> {
         match &action.watched {
             Watched::Flows(ids) => {
@@ -270,40 +276,40 @@ impl Told {
     }
 }
 
-/// Notes what a batch tells to whom.
-async fn note(evidence: &Evidence, batch: &Batch, told: &Told) -> Result<()> {
+/// Records the first events of a batch for the targets of all actions.
+async fn note(evidence: &Evidence, batch: &Batch, found: &BatchEvents) -> Result<()> {
     let (store, org) = (evidence.store(), batch.org);
-    for target in &told.gone {
+    for target in &found.gone {
         store.forget_delivery(org, *target).await?;
     }
     for ids in Listed::batches(store.actions_listed(org).await?) {
         let known = store.actions_by_id(org, &ids).await?.into_iter().map(|known| known.record);
-        let about = |action: &Action| told.changed.contains(&action.id) || told.has_trigger_of(action);
+        let about = |action: &Action| found.changed.contains(&action.id) || found.has_trigger_of(action);
         let actions: Vec<Action> = known.filter(about).collect();
         let watched = actions.iter().filter_map(|action| match &action.watched {
             Watched::Environments(ids) => Some(ids),
             Watched::Flows(_) => None,
         });
-        let others = distinct(watched.flatten().copied().filter(|id| !told.physical.contains(id)));
-        let happened = |id: &Id| told.happened_at(Place::Environment(*id));
+        let others = distinct(watched.flatten().copied().filter(|id| !found.physical.contains(id)));
+        let happened = |id: &Id| found.happened_at(Place::Environment(*id));
         let members = watched::members(evidence, org, &others, happened).await?;
         for action in actions {
-            note_action(evidence, org, &action, &told.places(&action, &members), told).await?;
+            note_action(evidence, org, &action, &found.places(&action, &members), found).await?;
         }
     }
     Ok(())
 }
 
-/// Notes for the targets of an action what happened at these places.
+/// Records the first event in these places for the targets of an action.
 async fn note_action(
     evidence: &Evidence,
     org: Id,
     action: &Action,
     places: &BTreeSet<Place>,
-    told: &Told,
+    found: &BatchEvents,
 ) -> Result<()> {
     let store = evidence.store();
-    if places.is_empty() && !told.changed.contains(&action.id) {
+    if places.is_empty() && !found.changed.contains(&action.id) {
         return Ok(());
     }
     let targets: Vec<Id> = action.targets.iter().map(|target| target.id).collect();
@@ -311,10 +317,10 @@ async fn note_action(
         [] => Vec::new(),
         targets => store.deliveries(org, targets).await?,
     };
-    // At the same time, so that a store may write them together.
+    // Concurrently, so that a store can write them together.
     let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
-        let first = told.first(places, &action.triggers, action.tells_since(target, evidence.now()));
+        let first = found.first(places, &action.triggers, action.tells_since(target, evidence.now()));
         let fresh = Delivery {
             org,
             target: target.id,
@@ -330,21 +336,25 @@ async fn note_action(
         if store.put_delivery(&noted, None).await? {
             return Ok(());
         }
-        // Somebody else may have put it, or made it, meanwhile.
+        // Another process may have changed or created it meanwhile.
         if known.is_some() || !store.deliveries(org, &[target.id]).await?.is_empty() {
             return Err(StoreError::Conflict.into());
         }
-        // A row that is there and cannot be read is made anew.
+        // An unreadable row is replaced.
         store.forget_delivery(org, target.id).await?;
         if store.put_delivery(&noted, None).await? { Ok(()) } else { Err(StoreError::Conflict.into()) }
     });
     try_join_all(notes).await.map(drop)
 }
 
-/// What becomes of a delivery when this is the first event of a batch that its target is to be told of, if any is, and its
-/// destination is this; nothing where it stays as it is. One that waits comes to the event by itself. One at another address than
-/// before goes on from where it is, at once; that its revision is another then keeps what becomes of an attempt at the former
-/// one from being noted. A delivery that waits longer than any pause was put off by a clock that was ahead: it is due now.
+/// Returns the new state of a delivery, or `None` if it is unchanged. `first` is the first relevant event of
+/// a batch; `destination` is the target's current one.
+///
+/// - A delivery that is already due reaches the event by itself.
+/// - A delivery whose address changed continues at once. Its revision changes, so the outcome of an attempt
+///   at the old address is not recorded.
+/// - A delivery that is due later than the longest pause was postponed by a clock that was ahead. It is due
+///   now.
 fn noted(
     known: &Delivery,
     first: Option<Position>,
@@ -404,9 +414,9 @@ mod tests {
             (environment(10), "ON_EXITED_ARTIFACT", position(3, 0), 30),
             (Place::Flow(id(10)), "ON_STARTED_TRAIL", position(1, 0), 10),
         ];
-        let mut told = Told::default();
+        let mut found = BatchEvents::default();
         for (place, trigger, position, time) in events {
-            told.events.entry((place, trigger)).or_default().push((position, at(time)));
+            found.events.entry((place, trigger)).or_default().push((position, at(time)));
         }
         // The logical environment 20.
         let members = BTreeMap::from([(id(20), vec![id(11)])]);
@@ -429,10 +439,10 @@ mod tests {
         ];
         for (watched, triggers, since, expected) in table {
             let action = action(&watched, triggers);
-            let places = told.places(&action, &members);
-            let first = told.first(&places, &action.triggers, at(since));
+            let places = found.places(&action, &members);
+            let first = found.first(&places, &action.triggers, at(since));
             assert_eq!(first, expected, "{:?} {triggers:?} {since}", action.watched);
-            assert_eq!(told.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
+            assert_eq!(found.has_trigger_of(&action), !matches!(triggers, [] | ["ON_COMPLIANT_ENV"]));
         }
     }
 
@@ -449,7 +459,8 @@ mod tests {
             let (org, target, channel) = (id(1), id(3), Channel::Http);
             Delivery { org, target, channel, due_at: due_at.map(at), state, revision }
         };
-        // Due at, the URL, the first event; then whether it is put, due at, from where, and after how many attempts.
+        // The columns: when it is due, the URL and the first event; then whether it is recorded, when it is
+        // due, its position and its attempts.
         let (first, stays) = (position(9, 1), position(4, 2));
         let table = [
             (Some(99), "a", Some(first), None),

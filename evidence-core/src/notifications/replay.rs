@@ -1,33 +1,32 @@
-//! Telling again what was told.
+//! Repeats notifications.
 
 use std::time::Duration;
 
 use crate::actions::record::{Action, Target};
 use crate::error::Result;
 use crate::id::Id;
-use crate::notifications::job::{NAME, before};
+use crate::notifications::post::{NAME, before};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::service::Evidence;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
-/// How often a target is moved back that moves on meanwhile.
+/// The number of attempts to move a target that makes progress meanwhile.
 const TRIES: usize = 64;
 
-/// Has the targets of an action told again what it was about since this time, each event under the id that it had. Answers how
-/// many targets there are; none where there is no such action. A target that the action was given later is told nothing from
-/// before.
+/// Repeats the events since this time for all targets of an action, with their original delivery ids. Returns
+/// the number of targets, which is 0 without such an action. A target never receives events from before it
+/// was added.
 ///
 /// # Errors
-/// [`crate::Error::Store`] when the store fails; [`StoreError::Conflict`] where a target that is being told something moves on
-/// each time.
+/// [`crate::Error::Store`] if the store fails. [`StoreError::Conflict`] if a target keeps making progress.
 pub async fn replay(evidence: &Evidence, org: Id, number: u64, since: Timestamp) -> Result<usize> {
     let store = evidence.store();
     let Some(action) = store.action_numbered(org, number).await?.map(|known| known.record) else {
         return Ok(0);
     };
     let entry = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
-    // What is not planned yet comes by itself.
+    // Events that are not planned yet follow anyway.
     let entry = entry.min(store.cursor(NAME, org).await?);
     let again = Position { entry, event: 0 };
     for target in &action.targets {
@@ -36,7 +35,7 @@ pub async fn replay(evidence: &Evidence, org: Id, number: u64, since: Timestamp)
     Ok(action.targets.len())
 }
 
-/// Moves a target back. What it is told meanwhile changes where it is: that is looked at again.
+/// Moves a target back. Tries again if a delivery changes its position meanwhile.
 async fn again_from(
     evidence: &Evidence,
     org: Id,
@@ -51,7 +50,7 @@ async fn again_from(
             Some(known) => known.state.clone(),
             None => DeliveryState::first(action.id, again),
         };
-        // What waits for it still is told, too.
+        // A target that waits at an earlier event stays there.
         let waits = known.as_ref().is_some_and(|known| known.due_at.is_some());
         state.next = if waits { state.next.min(again) } else { again };
         state.attempts = 0;

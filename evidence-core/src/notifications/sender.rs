@@ -1,5 +1,5 @@
-//! Senders of notifications, and what is sent where. Plain data, so that whoever sends needs nothing of the store, and a host may
-//! bring a sender of its own.
+//! Senders of notifications and their messages. A message is plain data, so a sender needs no store, and a
+//! host can provide its own.
 
 use async_trait::async_trait;
 
@@ -7,24 +7,25 @@ use crate::actions::record::Destination;
 use crate::id::Id;
 use crate::time::Timestamp;
 
-/// One attempt at telling a target of an event.
+/// An event for one target.
 #[derive(Debug, Clone)]
 pub struct Message {
-    /// What the delivery is told apart by: every attempt at it has the same, also after a crash.
+    /// The id of the delivery. It is the same for every attempt, also after a crash.
     pub id: String,
     /// The organization.
     pub org: Id,
-    /// When the attempt is made.
+    /// The time of the attempt.
     pub at: Timestamp,
-    /// Where to.
+    /// The destination.
     pub destination: Destination,
-    /// What a webhook is sent: a JSON object, the same of every attempt unless something was renamed meanwhile.
+    /// The JSON object for a webhook. It is the same for every attempt unless something was renamed
+    /// meanwhile.
     pub payload: String,
-    /// What happened, in a sentence.
+    /// The event as a sentence.
     pub text: String,
-    /// What a mail about it is called.
+    /// The subject of a mail about it.
     pub subject: String,
-    /// Where to read more, if there is a page.
+    /// The link to a page about it, if there is one.
     pub link: Option<String>,
 }
 
@@ -32,12 +33,13 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NotSent {
-    /// Why, for the log: of a URL nothing but its host. Answers of mail servers may name addresses.
+    /// The reason, for the log. It contains at most the host of a URL. Replies of mail servers may contain
+    /// addresses.
     pub reason: String,
 }
 
 impl NotSent {
-    /// An attempt that failed for this reason.
+    /// Creates the error for this reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
@@ -49,6 +51,6 @@ pub trait Sender: Send + Sync + 'static {
     /// Tries to deliver a message once, in bounded time. The future may be dropped before it ends.
     ///
     /// # Errors
-    /// If the target did not accept the message: the same message is sent again later.
+    /// If the target did not accept the message. The same message is sent again later.
     async fn send(&self, message: &Message) -> Result<(), NotSent>;
 }

@@ -1,6 +1,6 @@
-//! What a store keeps of deliveries: how far each target of an action is, and how the last attempts went. It is no evidence:
-//! it lies beside the ledgers and is neither rebuilt from them nor checked. A copy of the store takes it along, so that nothing is
-//! sent again.
+//! The stored state of deliveries: the progress of each target, and the outcome of its last attempts. It is
+//! not evidence. It is stored beside the ledgers, and is neither rebuilt nor verified. A copy of a store
+//! includes it, so that nothing is sent twice.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -11,26 +11,27 @@ use crate::id::Id;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// An event of a ledger: each entry may tell of several, in an order that never changes.
+/// The position of an event in a ledger. An entry may cause several events, whose order never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
-    /// The entry's index.
+    /// The index of the entry.
     pub entry: u64,
-    /// The event's place among those of the entry, from 0.
+    /// The position of the event within its entry, from 0.
     pub event: u64,
 }
 
-/// How a target is told. Each has attempts of its own, for a mail server may take minutes for a mail.
+/// The transport of a target. Each channel has its own limits, because a mail server may take minutes for one
+/// mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
     /// Webhooks and Slack.
     Http,
-    /// Mails.
+    /// Mail.
     Mail,
 }
 
 impl Channel {
-    /// That of a destination. A target has one, whichever its destination becomes.
+    /// Returns the channel of a destination. A target never changes its channel.
     pub const fn of(destination: &Destination) -> Self {
         match destination {
             Destination::Webhook { .. } | Destination::Slack { .. } => Self::Http,
@@ -39,35 +40,36 @@ impl Channel {
     }
 }
 
-/// How far a target of an action is.
+/// The progress of a target of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The organization.
     pub org: Id,
     /// The target.
     pub target: Id,
-    /// How it is told.
+    /// The channel.
     pub channel: Channel,
-    /// From when on the next attempt may be made; nothing where nothing waits to be delivered.
+    /// The earliest time of the next attempt; `None` if nothing waits to be delivered.
     pub due_at: Option<Timestamp>,
-    /// What else is known.
+    /// The rest of the state.
     pub state: DeliveryState,
-    /// How often this was put: 0 where it never was.
+    /// The number of times this row was written; 0 for a new one.
     pub revision: u64,
 }
 
-/// What is kept of a target's deliveries as JSON.
+/// The part of a delivery that is stored as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryState {
-    /// The action that the target is of.
+    /// The action of the target.
     pub action: Id,
-    /// Which address the attempts went to ([`Destination::address_digest`](crate::actions::Destination::address_digest)):
-    /// what became of them says nothing of another.
+    /// The digest of the address of the attempts
+    /// ([`Destination::address_digest`](crate::actions::Destination::address_digest)). Their outcomes do not
+    /// count for another address.
     #[serde(default)]
     pub address: String,
-    /// Where the first event that was not delivered is looked for.
+    /// The position of the first event that was not delivered.
     pub next: Position,
-    /// How many attempts at that event failed.
+    /// The number of failed attempts at that event.
     #[serde(default)]
     pub attempts: u32,
     /// When an event was last delivered.
@@ -79,8 +81,8 @@ pub struct DeliveryState {
 }
 
 impl DeliveryState {
-    /// That of a target of this action of which nothing is known yet.
-    pub(crate) const fn first(action: Id, next: Position) -> Self {
+    /// Returns the initial state of a target of this action.
+    pub const fn first(action: Id, next: Position) -> Self {
         Self {
             action,
             address: String::new(),
@@ -91,13 +93,13 @@ impl DeliveryState {
         }
     }
 
-    /// The state of a target that has this destination now. Attempts at another destination do not count.
+    /// Returns the state of the target with this destination. Attempts at another destination do not count.
     pub(crate) fn at_destination(self, destination: &Destination) -> Self {
         let address = destination.address_digest();
         if self.address == address { self } else { Self { address, ..Self::first(self.action, self.next) } }
     }
 
-    /// Goes on from an event. Failed attempts at another event do not count.
+    /// Continues at this position. Failed attempts at another event do not count.
     pub(crate) fn go_on_from(&mut self, next: Position) {
         if self.next != next {
             (self.next, self.attempts) = (next, 0);
@@ -106,7 +108,7 @@ impl DeliveryState {
 }
 
 impl Delivery {
-    /// Whether the last attempt failed.
+    /// Returns whether the last attempt failed.
     pub fn is_failing(&self) -> bool {
         self.state
             .last_failure_at
@@ -114,14 +116,14 @@ impl Delivery {
     }
 }
 
-/// Deliveries, a row for each target. Each call is one statement.
+/// Deliveries, one row per target. Each call is one statement.
 #[async_trait]
 pub trait DeliveryStore: Send + Sync {
-    /// Those of these targets of which something is known, one a target, in any order.
+    /// Returns the known deliveries of these targets, one per target, in any order.
     async fn deliveries(&self, org: Id, targets: &[Id]) -> StoreResult<Vec<Delivery>>;
-    /// Those of one organization whose next attempt may be made at this time (`due_at`), what is due longest first, then by
-    /// target; at most `limit`. Of the organizations that have such, in an order that is always the same, it is the first
-    /// one after this; nothing where there is none. What cannot be read is left out.
+    /// Returns at most `limit` deliveries of one organization that are due at this time, sorted by `due_at`,
+    /// then by target. Unreadable ones are skipped. The organization is the first one after `after` with due
+    /// deliveries, in a fixed order. Returns `None` if there is none.
     async fn due_deliveries(
         &self,
         channel: Channel,
@@ -129,11 +131,11 @@ pub trait DeliveryStore: Send + Sync {
         after: Option<Id>,
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>>;
-    /// Keeps this of a target, where its revision is still the one given, and answers whether it did; the revision is one
-    /// more then. It does not where there is no such organization, nor where a lease has to be `held` and is not; nobody
-    /// else takes that lease before this is kept.
+    /// Writes a delivery if its stored revision is still the given one, and increments the revision. Returns
+    /// whether it did. Writes nothing if the organization does not exist, or if the lease `held` was lost.
+    /// The lease cannot change hands before the write is done.
     async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool>;
-    /// Forgets a target.
+    /// Deletes the delivery of a target.
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()>;
 }
 

@@ -1,5 +1,5 @@
-//! What actions watch: flows, environments, and of logical environments the members that they have when something is told. A
-//! logical environment that is archived has none, as nothing archived is watched.
+//! The environments and flows that actions watch. A watched logical environment includes the members that it
+//! has at that time. An archived one has none, because archived environments are not watched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::notifications::events::Place;
 use crate::service::Evidence;
 use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 
-/// The members of those of these environments that are logical, as far as they are `wanted`.
+/// Returns the members of the logical ones of these environments. Includes only `wanted` members.
 pub(super) async fn members(
     evidence: &Evidence,
     org: Id,
@@ -28,7 +28,7 @@ pub(super) async fn members(
     Ok(members)
 }
 
-/// The places that an action watches.
+/// Returns the places that an action watches.
 pub(super) async fn places(evidence: &Evidence, org: Id, action: &Action) -> Result<BTreeSet<Place>> {
     match &action.watched {
         Watched::Flows(ids) => Ok(ids.iter().copied().map(Place::Flow).collect()),

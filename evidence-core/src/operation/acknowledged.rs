@@ -1,4 +1,4 @@
-//! The answer of an operation that has nothing to tell.
+//! The response of an operation without a result.
 
 use schemars::JsonSchema;
 use serde::Serialize;

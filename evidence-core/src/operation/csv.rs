@@ -1,4 +1,4 @@
-//! CSV files (RFC 4180) whose rows are made while they are sent.
+//! CSV files (RFC 4180) whose rows are generated while they are sent.
 
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use schemars::{Schema, SchemaGenerator};
@@ -8,8 +8,8 @@ use super::{Answer, AnswerBody, Header, Raw, Reply, Streamed};
 use crate::compute::{Compute, Progress};
 use crate::error::Result;
 
-/// A CSV file with status 200, to be downloaded. What fails before the first piece is sent is told by the status; what fails
-/// later breaks the connection off.
+/// A CSV file to download, with status 200. A failure before the first piece is sent has an error status; a
+/// later one aborts the connection.
 pub struct Csv {
     file_name: String,
     text: BoxStream<'static, Result<Vec<u8>>>,
@@ -22,10 +22,11 @@ impl std::fmt::Debug for Csv {
 }
 
 impl Csv {
-    /// The headers that its answers carry.
+    /// The headers of its responses.
     pub const HEADERS: &'static [&'static str] = &["Content-Disposition"];
 
-    /// A file of this name, which holds letters, digits, `.`, `-` and `_` alone; `text` is rows of [`csv_row`], in pieces.
+    /// Creates a file of this name, which may contain only letters, digits, `.`, `-` and `_`. `text` yields
+    /// pieces of rows from [`csv_row`].
     pub fn new(
         file_name: impl Into<String>,
         text: impl Stream<Item = Result<Vec<u8>>> + Send + 'static,
@@ -61,12 +62,14 @@ impl Reply for Csv {
     }
 }
 
-/// What a spreadsheet takes for the beginning of a formula, in full width, too, and what it passes over before one.
+/// The characters that a spreadsheet takes for the beginning of a formula, also in full width, and those that
+/// it skips before one.
 const BEGINS_A_FORMULA: [char; 11] =
     ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// A row of these cells. What a spreadsheet might take for a formula has an apostrophe before it, which shows it as text: at the
-/// beginning of a cell, and after a semicolon, at which spreadsheets of some countries part cells, quoted or not.
+/// Returns a row of these cells. An apostrophe before a possible formula makes a spreadsheet show it as text.
+/// It is added at the beginning of a cell, and after a semicolon: in some countries spreadsheets split cells
+/// there, quoted or not.
 pub fn csv_row<'c>(cells: impl IntoIterator<Item = &'c str>) -> Vec<u8> {
     let guarded = |part: &str| {
         let is_formula = part.trim_start_matches([' ', '"']).starts_with(BEGINS_A_FORMULA);

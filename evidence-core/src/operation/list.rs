@@ -1,4 +1,4 @@
-//! Long lists: JSON whose items are made while it is sent.
+//! JSON lists whose items are generated while they are sent.
 
 use std::future::ready;
 
@@ -15,12 +15,13 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::page::Listed;
 
-/// A JSON answer with status 200 whose items are made while it is sent, so that memory does not grow with the list. Items
-/// that fail before the first are sent are told by the status; later ones break the connection off.
+/// A JSON response with status 200 whose items are generated while it is sent, so that memory does not grow
+/// with the list. A failure before the first items are sent has an error status; a later one aborts the
+/// connection.
 pub struct JsonList<I, E = ()> {
     /// The items, in order.
     pub items: BoxStream<'static, Result<I>>,
-    /// What the list stands in: `()` for nothing.
+    /// The document around the list: `()` for a plain array.
     pub envelope: E,
 }
 
@@ -30,22 +31,22 @@ impl<I, E: std::fmt::Debug> std::fmt::Debug for JsonList<I, E> {
     }
 }
 
-/// What a list of `I` stands in.
+/// The document around a list of `I`.
 pub trait Envelope<I>: Send + 'static {
-    /// The whole document, as the schema tells it.
+    /// The type of the whole document, for the schema.
     type Document: JsonSchema;
-    /// The JSON text before the list and after it.
+    /// Returns the JSON text before and after the list.
     ///
     /// # Errors
-    /// [`crate::Error::Internal`] when it cannot be written.
+    /// [`crate::Error::Internal`] if it cannot be serialized.
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)>;
 
-    /// Whether writing that text takes about a millisecond.
+    /// Returns whether serializing that text takes about a millisecond.
     fn is_long(&self) -> bool {
         false
     }
 
-    /// What the text before the list goes on with, in pieces that are made while they are sent, by means of `compute`.
+    /// Returns further text before the list, in pieces that are generated in `compute` while they are sent.
     fn before(self, _: &Compute) -> BoxStream<'static, Result<Vec<u8>>>
     where
         Self: Sized,
@@ -54,16 +55,16 @@ pub trait Envelope<I>: Send + 'static {
     }
 }
 
-/// The JSON text around the items of a document whose last member is the list, which is empty in it.
+/// Returns the JSON text around the items of a document. The list must be its last member, and empty.
 ///
 /// # Errors
-/// [`Error::Internal`] when it cannot be written, or does not end so.
+/// [`Error::Internal`] if the document cannot be serialized, or does not end with the list.
 pub(crate) fn around_last(document: &impl Serialize) -> Result<(Vec<u8>, Vec<u8>)> {
     const END: &[u8] = b"[]}";
-    let unwritable = |source| Error::Internal { what: "a document could not be written as JSON", source };
+    let unwritable = |source| Error::Internal { what: "a document could not be serialized to JSON", source };
     let mut text = serde_json::to_vec(document).map_err(|error| unwritable(error.into()))?;
     if text.split_off(text.len().saturating_sub(END.len())) != END {
-        return Err(unwritable("its list is not its end".into()));
+        return Err(unwritable("the list is not its last member".into()));
     }
     Ok((text, b"}".to_vec()))
 }
@@ -77,14 +78,15 @@ impl<I: JsonSchema> Envelope<I> for () {
 }
 
 impl<I: Serialize + Send + 'static> JsonList<I> {
-    /// A plain array of these items.
+    /// Creates a plain array of these items.
     pub fn of(items: impl Stream<Item = Result<I>> + Send + 'static) -> Self {
         Self { items: items.boxed(), envelope: () }
     }
 }
 
 impl<I: Send + 'static, E> JsonList<I, E> {
-    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]), by means of `compute`.
+    /// Creates a list whose items are read by id in batches ([`Listed::batches`]) and serialized in
+    /// `compute`.
     pub(crate) async fn in_batches<S>(
         listed: Vec<Listed>,
         envelope: E,
@@ -97,7 +99,7 @@ impl<I: Send + 'static, E> JsonList<I, E> {
         Self::of_lists(stream::once(ready(Ok(listed))), envelope, compute, read).await
     }
 
-    /// The same of several lists, one after the other, of which the next is asked for when it is needed.
+    /// Creates a list from several lists of ids. Each next one is requested when it is needed.
     pub(crate) async fn of_lists<S>(
         lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
         envelope: E,
@@ -112,8 +114,8 @@ impl<I: Send + 'static, E> JsonList<I, E> {
         Self::with_first_item(batches.map_ok(read).try_flatten(), envelope, compute).await
     }
 
-    /// A list of items that are made while it is sent, by means of `compute`. The first is made before this answers, so that
-    /// a store which is away is told by the status.
+    /// Creates a list whose items are generated in `compute` while it is sent. Waits for the first item, so
+    /// that an unavailable store results in an error status.
     pub(crate) async fn with_first_item(
         items: impl Stream<Item = Result<I>> + Send + 'static,
         envelope: E,
@@ -154,22 +156,22 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
     }
 }
 
-/// Items are gathered until they are so many bytes.
+/// The size in bytes at which a piece is sent.
 pub(super) const PIECE: usize = 16 << 10;
 
-/// The text of a list in the making.
+/// The text of a list that is being sent.
 struct ListText<I> {
-    /// What comes before the items; nothing once it has ended.
+    /// The text before the items; `None` after its end.
     before: Option<BoxStream<'static, Result<Vec<u8>>>>,
     items: BoxStream<'static, Result<I>>,
-    /// What ends it; nothing once it has ended.
+    /// The text after the items; `None` after its end.
     after: Option<Vec<u8>>,
     is_first: bool,
     compute: Compute,
 }
 
 impl<I: Serialize + Send + 'static> ListText<I> {
-    /// The next piece of text: what comes before, and items of [`PIECE`] bytes together, or one that is longer.
+    /// Returns the next piece of at least [`PIECE`] bytes, except at the end.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         if self.after.is_none() {
             return Ok(None);
@@ -197,7 +199,7 @@ impl<I: Serialize + Send + 'static> ListText<I> {
     }
 }
 
-/// A text whose beginning is at hand.
+/// A text whose first piece already exists.
 struct Continued<I> {
     first: Option<Vec<u8>>,
     text: ListText<I>,

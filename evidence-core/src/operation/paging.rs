@@ -1,29 +1,29 @@
-//! Pages of lists that stand alone: where they lie is told by headers.
+//! Pages of plain lists, described by response headers.
 
-use super::{BadHeader, Header};
+use super::{Header, InvalidHeader};
 use crate::page::{PageNumber, percent_encoded};
 
-/// What a page is of.
+/// A page of a list.
 pub(crate) struct PageHeaders<'a> {
     /// The address of the list.
     pub(crate) address: String,
-    /// What narrows the list: parameters, which the links repeat.
+    /// The filters of the list, which the links repeat.
     pub(crate) query: Vec<(&'static str, &'a str)>,
-    /// Which page.
+    /// The number of the page.
     pub(crate) page: PageNumber,
-    /// Items a page.
+    /// The number of items per page.
     pub(crate) per_page: u64,
-    /// Items on all pages.
+    /// The number of items on all pages.
     pub(crate) total: u64,
 }
 
 impl PageHeaders<'_> {
-    /// The headers, as they are documented.
+    /// The names of the headers, as documented.
     pub(crate) const NAMES: &'static [&'static str] =
         &["X-Total-Count", "X-Per-Page", "X-Current-Page", "X-Total-Pages", "Link"];
 
-    /// The headers; `Link` (RFC 8288) only where there is more than one page.
-    pub(crate) fn headers(&self) -> Result<Vec<Header>, BadHeader> {
+    /// Returns the headers. `Link` (RFC 8288) is present only with more than one page.
+    pub(crate) fn headers(&self) -> Result<Vec<Header>, InvalidHeader> {
         let (page, per_page, pages) =
             (self.page.get(), self.per_page, self.total.div_ceil(self.per_page.max(1)));
         let mut headers = vec![

@@ -1,4 +1,4 @@
-//! JSON documents whose text is made while it is sent, for what comes to more than is held at once.
+//! JSON documents that are generated while they are sent, because they do not fit in memory.
 
 use std::marker::PhantomData;
 
@@ -13,8 +13,9 @@ use crate::blobs::Chunks;
 use crate::compute::{Compute, Progress};
 use crate::error::Result;
 
-/// A JSON answer with status 200 whose text is made while it is sent; `D` is the document as the schema tells it. What
-/// fails before the first piece is sent is told by the status; what fails later breaks the connection off.
+/// A JSON response with status 200 whose text is generated while it is sent. `D` is the type of the document,
+/// for the schema. A failure before the first piece is sent has an error status; a later one aborts the
+/// connection.
 pub struct JsonStream<D> {
     /// The text, in pieces.
     pub text: BoxStream<'static, Result<Vec<u8>>>,
@@ -29,7 +30,7 @@ impl<D> std::fmt::Debug for JsonStream<D> {
 }
 
 impl<D> JsonStream<D> {
-    /// The document that has this text, which is made by means of `compute`.
+    /// Creates a document from its text, which is generated in `compute`.
     pub fn new(text: impl Stream<Item = Result<Vec<u8>>> + Send + 'static, compute: Compute) -> Self {
         Self { text: text.boxed(), compute, document: PhantomData }
     }
@@ -71,12 +72,12 @@ impl<D: JsonSchema + 'static> Reply for Put<JsonStream<D>> {
     }
 }
 
-/// A value's JSON.
+/// Returns the JSON of a value.
 pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(unwritable)
 }
 
-/// The JSON of these items with commas between them, one after the other, made by means of `compute`.
+/// Streams the JSON of these items, with commas between them. Serializes them in `compute`.
 pub(crate) fn json_items<I: Serialize + Send + 'static>(
     items: impl Stream<Item = Result<I>> + Send + 'static,
     compute: Compute,
@@ -88,11 +89,11 @@ pub(crate) fn json_items<I: Serialize + Send + 'static>(
     items.enumerate().then(written)
 }
 
-/// A text in pieces of about [`PIECE`] bytes, or longer ones as they come.
+/// A text in pieces of about [`PIECE`] bytes; a single long piece is not split.
 pub(super) struct Gathered {
-    /// What was gathered already.
+    /// The first piece, if it was already gathered.
     pub(super) first: Option<Vec<u8>>,
-    /// Nothing once it has ended.
+    /// The rest of the text; `None` after its end.
     pub(super) text: Option<BoxStream<'static, Result<Vec<u8>>>>,
 }
 

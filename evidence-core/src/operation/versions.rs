@@ -1,5 +1,5 @@
-//! Records with versions, such as policies, as answers carry them: all versions of a record, whose texts come to more than is
-//! held at once.
+//! Responses with all versions of a record, such as a policy. The texts of the versions do not fit in memory
+//! together.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -20,34 +20,34 @@ use crate::texts::record::in_parts_by;
 
 /// A version of a record.
 pub(crate) trait Version: Sized + Send + 'static {
-    /// The version as answers carry it.
+    /// The version in a response.
     type View: From<Self> + Serialize;
-    /// What happened to a record as answers carry it; `()` where they do not.
+    /// An event of the record in a response; `()` if responses have none.
     type Event: Serialize;
-    /// What kind of record it is a version of.
+    /// The kind of record, for error messages.
     const OF: &'static str;
 
-    /// The record, and the number.
+    /// Returns the record and the number.
     fn key(&self) -> VersionKey;
 
-    /// That it was made, where answers tell what happened to a record.
+    /// Returns the event of its creation, if responses have events.
     fn made(&self) -> Option<Self::Event>;
 
-    /// How large these versions are, in any order; unknown ones are passed over.
+    /// Returns the sizes of these versions, in any order. Unknown ones are skipped.
     fn sizes(
         store: &dyn Store,
         org: Id,
         versions: &[VersionKey],
     ) -> impl Future<Output = StoreResult<Vec<Listed<VersionKey>>>> + Send;
 
-    /// These versions, in any order; unknown ones are passed over.
+    /// Returns these versions, in any order. Unknown ones are skipped.
     fn by_number(
         store: &dyn Store,
         org: Id,
         versions: &[VersionKey],
     ) -> impl Future<Output = StoreResult<Vec<Self>>> + Send;
 
-    /// This version, which is there.
+    /// Returns an existing version.
     fn one(key: VersionKey, cx: &Context<'_>) -> impl Future<Output = Result<Self>> + Send {
         async move {
             let found = Self::by_number(cx.store(), cx.org()?, &[key]).await?.pop();
@@ -60,61 +60,61 @@ fn lost<V: Version>((record, number): VersionKey) -> StoreError {
     StoreError::corrupt(format_args!("version {number} of {} {record} cannot be read", V::OF))
 }
 
-/// What becomes of a version that cannot be read.
+/// The handling of a version that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lost {
-    /// The answer fails.
+    /// The response fails.
     Fails,
-    /// The answer shows the others.
+    /// The response omits the version.
     IsLeftOut,
 }
 
-/// A part of the text of an answer.
+/// A part of the text of a response.
 enum Slot {
-    /// What comes before a record's versions, or between records.
+    /// The text before a record's versions, or between records.
     Between(Vec<u8>),
     Version(VersionKey),
-    /// What else happened to the record.
+    /// Another event of the record.
     Event(Vec<u8>),
-    /// What comes after a record's versions.
+    /// The text after a record's versions.
     After {
         text: Vec<u8>,
-        /// Whether it comes after what happened to the record, too.
+        /// Whether the record's events come before it.
         has_events: bool,
     },
 }
 
-/// What a record's versions are told among.
-pub(crate) enum Told<E> {
-    /// A version, and that it was made.
+/// An item of a record's history.
+pub(crate) enum HistoryItem<E> {
+    /// The creation of a version.
     Version(VersionKey),
-    /// What else happened.
+    /// Another event.
     Event(E),
 }
 
-/// A record as an answer carries it: two objects that become one, with a list of versions between their fields.
+/// A record in a response. The fields of two objects form one object, with the list of versions between them.
 pub(crate) struct Versioned(Vec<Slot>);
 
-/// How the JSON begins of what comes after the versions where it is told what happened to the record, in whose place that
-/// is written: it is known once the versions are.
+/// The beginning of the text after the versions, if the response has events. It is replaced by the events,
+/// which are known only after the versions were read.
 const NO_EVENTS: &[u8] = b"{\"events\":[]";
 
 impl Versioned {
-    /// The record's fields before and after its versions, which are listed in this order. There are some before. The first
-    /// after them are the empty `events` where events are shown.
+    /// Creates a record from the fields before and after its versions. `before` has at least one field. If
+    /// responses have events, `after` begins with an empty list `events`. The versions keep this order.
     pub(crate) fn new<E: Serialize>(
         before: &impl Serialize,
-        told: impl IntoIterator<Item = Told<E>>,
+        history: impl IntoIterator<Item = HistoryItem<E>>,
         after: &impl Serialize,
     ) -> Result<Self> {
         let (mut before, after) = (json_text(before)?, json_text(after)?);
         before.pop();
         before.extend_from_slice(b",\"versions\":[");
         let mut slots = vec![Slot::Between(before)];
-        for told in told {
-            slots.push(match told {
-                Told::Version(key) => Slot::Version(key),
-                Told::Event(event) => Slot::Event(json_text(&event)?),
+        for item in history {
+            slots.push(match item {
+                HistoryItem::Version(key) => Slot::Version(key),
+                HistoryItem::Event(event) => Slot::Event(json_text(&event)?),
             });
         }
         slots.push(match after.strip_prefix(NO_EVENTS) {
@@ -128,7 +128,7 @@ impl Versioned {
         Ok(Self(slots))
     }
 
-    /// The record's JSON text.
+    /// Streams the JSON of the record.
     pub(crate) async fn text<V: Version>(
         self,
         cx: &Context<'_>,
@@ -136,7 +136,7 @@ impl Versioned {
         filled::<V>(self.0, Lost::Fails, cx).await
     }
 
-    /// The JSON text of a list of records, which `read` makes of their ids, some at a time.
+    /// Streams the JSON of a list of records, which `read` returns by id in batches.
     pub(crate) fn list_text<V: Version, F>(
         listed: Vec<Listed>,
         read: impl Fn(Vec<Id>, OwnedContext) -> F + Send + 'static,
@@ -163,7 +163,7 @@ impl Versioned {
     }
 }
 
-/// The versions among these slots.
+/// Returns the versions in these slots.
 fn versions(slots: &[Slot]) -> Vec<VersionKey> {
     let version = |slot: &Slot| match slot {
         Slot::Version(version) => Some(*version),
@@ -172,7 +172,7 @@ fn versions(slots: &[Slot]) -> Vec<VersionKey> {
     slots.iter().filter_map(version).collect()
 }
 
-/// The text of these slots, whose versions are read some at a time.
+/// Streams the text of these slots. Reads the versions in parts.
 async fn filled<V: Version>(
     slots: Vec<Slot>,
     lost: Lost,
@@ -200,7 +200,7 @@ async fn filled<V: Version>(
 
 enum Piece {
     Between(Vec<u8>),
-    /// A version, and that it was made.
+    /// The creation of a version.
     Version(Vec<u8>, Option<Vec<u8>>),
     Event(Vec<u8>),
     After {
@@ -209,16 +209,16 @@ enum Piece {
     },
 }
 
-/// What the text of a record has come to.
+/// The state of the text that was generated so far.
 #[derive(Default)]
 struct Joined {
     has_versions: bool,
-    /// The text of its events, which come after all its versions.
+    /// The text of the record's events, which follow after all its versions.
     events: Vec<u8>,
 }
 
 impl Joined {
-    /// The text that this piece adds.
+    /// Returns the text that this piece adds.
     fn add(&mut self, piece: Piece) -> Vec<u8> {
         match piece {
             Piece::Between(text) => {
@@ -252,7 +252,7 @@ impl Joined {
     }
 }
 
-/// The text of these slots, whose versions come to so many bytes.
+/// Reads the versions of these slots, which have `bytes` bytes together, and returns the pieces of text.
 async fn read<V: Version>(
     (part, bytes): (Vec<Slot>, u64),
     lost: Lost,

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Actor, ActorKind, Scope};
 use crate::bounded::ShortText;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Acknowledged, Json, Method, Operation};
@@ -175,11 +175,15 @@ impl PutDefaultOrg {
         let record = match known {
             Some(known) if known.record.default_org == chosen.name => return Ok(()),
             Some(known) => {
-                draft.guards.push(Guard::Revision(RecordKind::UserSettings, caller.id, known.revision));
+                draft.preconditions.push(Precondition::Revision(
+                    RecordKind::UserSettings,
+                    caller.id,
+                    known.revision,
+                ));
                 UserSettings { default_org: chosen.name, ..known.record }
             }
             None => {
-                draft.guards.push(Guard::Vacant(Key::UserSettings(caller.id)));
+                draft.preconditions.push(Precondition::Vacant(Key::UserSettings(caller.id)));
                 let unknown = UnknownFields::default();
                 UserSettings { user: caller.id, default_org: chosen.name, unknown }
             }

@@ -9,14 +9,14 @@ use serde::Deserialize;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText};
 use crate::compute::LONG_YAML;
+use crate::decode::UnknownFields;
 use crate::decode::{self, InvalidField, given};
 use crate::environments::evaluation::Changed;
 use crate::environments::reevaluation::reevaluate_all;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::Id;
 use crate::json::CheckedJson;
 use crate::name::{OrgName, PolicyName};
@@ -31,11 +31,11 @@ use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
 
 /// Returns the policies of these names in their order, each once. `field` is the field with the names. Adds
-/// guards that hold while the names still refer to the same policies.
+/// preconditions that hold while the names still refer to the same policies.
 pub(crate) async fn named(
     names: &[ShortText],
     field: &'static str,
-    guards: &mut Vec<Guard>,
+    preconditions: &mut Vec<Precondition>,
     cx: &Context<'_>,
 ) -> Result<Vec<Current<Policy>>> {
     let asked = Vec::from_iter(names.iter().map(ShortText::as_str));
@@ -45,7 +45,8 @@ pub(crate) async fn named(
     for name in asked {
         let known = known.get(name).ok_or_else(|| cx.missing(Resource::Policy, name).named_by(field))?;
         if seen.insert(known.record.id) {
-            guards.push(Guard::Denotes(Key::Policy(known.record.name.clone()), known.record.id));
+            preconditions
+                .push(Precondition::Denotes(Key::Policy(known.record.name.clone()), known.record.id));
             found.push(known.clone());
         }
     }
@@ -238,7 +239,7 @@ async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> 
         file.check_controls(cx).await?;
         let (record, version) = first(input, &file.text, cx);
         let fact = Fact::PolicyCreated { record: record.clone(), version };
-        cx.record(Draft::of(fact, Guard::Vacant(Key::Policy(input.name.clone())))).await?;
+        cx.record(Draft::of(fact, Precondition::Vacant(Key::Policy(input.name.clone())))).await?;
         return Ok(Done { created: true, policy: record, versioned: false });
     };
     let comment = input.comment.as_str();
@@ -263,7 +264,7 @@ async fn put(input: &PolicyInput, file: Option<&Uploaded>, cx: &Context<'_>) -> 
         let comment = Some(input.comment.clone().into_string());
         let comment = comment.filter(|comment| version.is_none() && !comment.is_empty());
         let fact = Fact::PolicyUpdated { record: policy.clone(), version, comment };
-        cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
+        cx.record(Draft::of(fact, Precondition::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
     Ok(Done { created: false, policy, versioned: file.is_some() })
 }

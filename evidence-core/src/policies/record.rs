@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
 use crate::bounded::push_newest;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::PolicyName;
 use crate::time::Timestamp;
@@ -91,10 +91,10 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::fixtures::{at, id, robot};
+    use crate::fixtures::{at, id, robot};
 
     #[test]
     fn comments_of_earlier_changes_make_room_for_later_ones() {

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::id::VersionKey;
 use crate::name::{EnvironmentName, PolicyName};
-use crate::operation::versions::{Told, Version, Versioned};
+use crate::operation::versions::{HistoryItem, Version, Versioned};
 use crate::page::Listed;
 use crate::policies::record::{Policy, PolicyVersion};
 use crate::service::{Context, OwnedContext};
@@ -162,14 +162,14 @@ impl Version for PolicyVersion {
 /// a version. Each of these changes comes after the version that was the latest at its time.
 fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
     let after = AfterVersions { events: Vec::new(), consuming_envs: consumers.of(policy.id) };
-    let mut told = Vec::new();
+    let mut history = Vec::new();
     let mut changes = policy.description_changes.iter().peekable();
     for number in 1..=policy.version {
-        told.push(Told::Version((policy.id, number)));
+        history.push(HistoryItem::Version((policy.id, number)));
         while let Some(change) = changes.next_if(|change| change.version <= number) {
             let event = PolicyEventView::new("metadata_update", change.at, &change.by);
             let data = PolicyEventData { comment: change.comment.clone() };
-            told.push(Told::Event(PolicyEventView { data, ..event }));
+            history.push(HistoryItem::Event(PolicyEventView { data, ..event }));
         }
     }
     let before = BeforeVersions {
@@ -180,7 +180,7 @@ fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
         last_modified_at: policy.last_modified_at.seconds(),
         archived: false,
     };
-    Versioned::new(&before, told, &after)
+    Versioned::new(&before, history, &after)
 }
 
 /// The environments to which policies are attached.

@@ -258,6 +258,6 @@ async fn a_record_waits_for_a_few_uploads_however_small_they_are() {
     for turn in 0..3 {
         jobs.next(&mut next, 256).await;
         let uploads = next.drain(..).filter(|queued| queued.job.is_upload).count();
-        assert!(uploads <= MOST_UPLOADS, "{uploads} uploads in turn {turn}");
+        assert!(uploads <= MAX_UPLOADS, "{uploads} uploads in turn {turn}");
     }
 }

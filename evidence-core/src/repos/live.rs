@@ -155,7 +155,7 @@ impl Operation for GetLiveArtifacts {
     const PATH: &'static str = "/repos/{org}/live-artifacts/{repo_name}";
     const CATCH_ALL: bool = true;
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Gets what of a repo runs now";
+    const SUMMARY: &'static str = "Gets the artifacts of a repo that run now";
     type Body = ();
     type Output = Json<LiveStatus>;
 

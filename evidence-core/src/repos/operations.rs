@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Address, List, LongText, ShortText, TagText};
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::OrgName;
@@ -65,25 +65,25 @@ impl Draft {
         }
         let reported = Hash::of(json_text(info)?);
         if let Some(known) = cx.known_repo(reported)? {
-            self.guards.push(Guard::Revision(RecordKind::Repo, known.record, known.revision));
+            self.preconditions.push(Precondition::Revision(RecordKind::Repo, known.record, known.revision));
             return Ok(Some(known.record));
         }
         let known = cx.store().repo_by_identity(cx.org()?, &identity).await?;
-        let (record, guard) = match known {
+        let (record, precondition) = match known {
             Some(Current { revision, record: known }) => {
-                let guard = Guard::Revision(RecordKind::Repo, known.id, revision);
+                let precondition = Precondition::Revision(RecordKind::Repo, known.id, revision);
                 let record = known.reported_again(info);
                 if record == known {
                     cx.remember_repo(reported, Current { revision, record: known.id })?;
-                    self.guards.push(guard);
+                    self.preconditions.push(precondition);
                     return Ok(Some(known.id));
                 }
-                (record, guard)
+                (record, precondition)
             }
-            None => (Repo::first_reported(info, cx), Guard::Vacant(Key::Repo(identity))),
+            None => (Repo::first_reported(info, cx), Precondition::Vacant(Key::Repo(identity))),
         };
         let id = record.id;
-        self.guarded(Fact::RepoReported { record }, guard);
+        self.fact_if(Fact::RepoReported { record }, precondition);
         Ok(Some(id))
     }
 
@@ -225,7 +225,7 @@ impl Operation for ListRepoFilterOptions {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/repos/{org}/filter-options";
     const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Lists what repos can be narrowed by";
+    const SUMMARY: &'static str = "Lists the values that repos can be filtered by";
     type Body = ();
     type Output = Json<RepoFilterOptions>;
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded::{Address, Description, FreeForm, List, ShortText};
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::tags::record::Tags;
 use crate::time::Timestamp;

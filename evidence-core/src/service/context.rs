@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::names::{CacheUpdate, CacheUse, NameCache};
-use super::{Parts, Settings};
+use super::{MAX_WAITING_FOR_RECORD, Parts, Settings};
 use crate::admission::RequestBudget;
 use crate::attestation_types::compiled::CompiledTypes;
 use crate::auth::access::{Access, OrgAccess, Principal};
@@ -19,7 +19,7 @@ use crate::budget::Reservation;
 use crate::compute::{Compute, Progress};
 use crate::environments::remembered::EvaluationCache;
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::names::{Guard, Key};
+use crate::fact::names::{Key, Precondition};
 use crate::fact::{Fact, Write};
 use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
@@ -28,7 +28,7 @@ use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::parsed::ParsedPolicies;
-use crate::spool::TemporarySpace;
+use crate::spill_buffer::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::store::error::{StoreError, is_future};
@@ -312,15 +312,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same for a change of the record of this name: after all other requests of this server that change it, of which
-    /// each would decide again for each of the others.
+    /// Does the same for a change of the record of this name, after all earlier requests of this server that change it.
+    /// Otherwise each of them would conflict with each of the others, and retry.
     pub(crate) async fn retry_in_turn<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
         let (at, deadline) = ((self.org()?, record), Instant::now() + RETRYING);
-        let turn = self.parts.changing.take(at, deadline).await;
-        let _turn = turn.ok_or(Error::Store(StoreError::Conflict))?;
+        let lock = self.parts.record_locks.acquire(at, MAX_WAITING_FOR_RECORD, deadline).await;
+        let _lock = lock.map_err(|_| Error::Store(StoreError::Conflict))?;
         self.retry_until(deadline, attempt).await
     }
 
@@ -449,11 +449,11 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Records facts under guards, all or none.
+    /// Records facts under preconditions, all or none.
     ///
     /// # Errors
-    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] where the caller's rights ended meanwhile; [`Error::Store`] with
-    /// [`StoreError::Conflict`] where a guard no longer holds.
+    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] where the caller's rights ended meanwhile;
+    /// [`Error::Store`] with [`StoreError::Conflict`] where a precondition no longer holds.
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         self.record_in(self.org()?, draft).await
     }
@@ -461,7 +461,7 @@ impl<'a> Context<'a> {
     /// The same in this organization: the caller's own, for an operation that concerns none.
     pub(crate) async fn record_in(&self, org: Id, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
-            // No guard is checked of what is not recorded.
+            // No precondition is checked of what is not recorded.
             return if self.cache_use.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
         }
         if self.access.target.scope() == Scope::Open && self.acting.is_none() {
@@ -470,11 +470,11 @@ impl<'a> Context<'a> {
                 source: self.access.target.operation().into(),
             });
         }
-        let Draft { facts, guards, secrets, .. } = draft;
+        let Draft { facts, preconditions, secrets, .. } = draft;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
         let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
-        let write = Write { org, by: self.actor(), at: self.now(), facts, guards, secrets };
+        let write = Write { org, by: self.actor(), at: self.now(), facts, preconditions, secrets };
         let recorded = self.store.record(write).await;
         if matches!(recorded, Ok(_) | Err(StoreError::OutcomeUnknown(_))) {
             self.has_recorded.store(true, Ordering::Relaxed);
@@ -491,43 +491,43 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A write in the making: facts, and the guards they rest on.
+/// A write in the making: facts, and the preconditions they rest on.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// What will have happened, in order.
     pub facts: Vec<Fact>,
     /// What must still be so then.
-    pub guards: Vec<Guard>,
+    pub preconditions: Vec<Precondition>,
     /// Hashes of new keys.
     pub secrets: Vec<(Id, KeyHash)>,
     /// Holds while the flow that was read is as it was: for a trail that begins with its template.
-    pub(crate) flow: Option<Guard>,
+    pub(crate) flow: Option<Precondition>,
 }
 
 impl Draft {
-    /// A draft of one fact under one guard.
-    pub fn of(fact: Fact, guard: Guard) -> Self {
-        Self { facts: vec![fact], guards: vec![guard], ..Self::default() }
+    /// A draft of one fact under one precondition.
+    pub fn of(fact: Fact, precondition: Precondition) -> Self {
+        Self { facts: vec![fact], preconditions: vec![precondition], ..Self::default() }
     }
 
     /// Adds what another draft has.
     pub fn extend(&mut self, other: Self) {
-        let Self { facts, guards, secrets, flow } = other;
+        let Self { facts, preconditions, secrets, flow } = other;
         self.facts.extend(facts);
-        self.guards.extend(guards);
+        self.preconditions.extend(preconditions);
         self.secrets.extend(secrets);
         self.flow = self.flow.take().or(flow);
     }
 
-    /// Adds a fact that needs no guard.
+    /// Adds a fact that needs no precondition.
     pub fn fact(&mut self, fact: Fact) {
         self.facts.push(fact);
     }
 
-    /// Adds a fact under a guard.
-    pub fn guarded(&mut self, fact: Fact, guard: Guard) {
+    /// Adds a fact under a precondition.
+    pub fn fact_if(&mut self, fact: Fact, precondition: Precondition) {
         self.facts.push(fact);
-        self.guards.push(guard);
+        self.preconditions.push(precondition);
     }
 }
 

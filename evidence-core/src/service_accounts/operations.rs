@@ -5,10 +5,10 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::bounded::Text;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Acknowledged, Created, Json, Method, Operation};
 use crate::orgs::record::OrgKind;
@@ -141,7 +141,7 @@ async fn create(input: &ServiceAccountInput, cx: &Context<'_>) -> Result<Service
         unknown: UnknownFields::default(),
     };
     let fact = Fact::ServiceAccountCreated { record: record.clone() };
-    cx.record(Draft::of(fact, Guard::Vacant(Key::ServiceAccount(name.clone())))).await?;
+    cx.record(Draft::of(fact, Precondition::Vacant(Key::ServiceAccount(name.clone())))).await?;
     Ok(record)
 }
 
@@ -254,8 +254,8 @@ async fn patch(
     cx.may_grant(patched.privilege)?;
     if patched != record {
         let fact = Fact::ServiceAccountUpdated { record: patched.clone() };
-        let guard = Guard::Revision(RecordKind::ServiceAccount, record.id, revision);
-        cx.record(Draft::of(fact, guard)).await?;
+        let precondition = Precondition::Revision(RecordKind::ServiceAccount, record.id, revision);
+        cx.record(Draft::of(fact, precondition)).await?;
     }
     Ok(patched)
 }
@@ -287,8 +287,8 @@ impl Operation for DeleteServiceAccount {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let delete = async || {
             let Current { revision, record } = cx.managed_account(&self.name).await?;
-            let guard = Guard::Revision(RecordKind::ServiceAccount, record.id, revision);
-            cx.record(Draft::of(Fact::ServiceAccountDeleted { record }, guard)).await
+            let precondition = Precondition::Revision(RecordKind::ServiceAccount, record.id, revision);
+            cx.record(Draft::of(Fact::ServiceAccountDeleted { record }, precondition)).await
         };
         cx.retry(delete).await?;
         Ok(Json(Acknowledged::Ok))

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Actor, ActorKind, Role};
 use crate::auth::credentials::ApiKey;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::ServiceAccountName;
 use crate::time::Timestamp;
@@ -95,12 +95,12 @@ impl ApiKeyRecord {
 
     /// Returns when the key ends by expiry or by the end of its grace period; `None` for never. Ignores
     /// revocation.
-    pub(crate) fn ends_at(&self) -> Option<Timestamp> {
+    pub fn ends_at(&self) -> Option<Timestamp> {
         [self.expires_at, self.grace_period_expires_at].into_iter().flatten().min()
     }
 
     /// Returns whether the key works at this time.
-    pub(crate) fn is_active(&self, now: Timestamp) -> bool {
+    pub fn is_active(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.ends_at().is_none_or(|end| now < end)
     }
 

@@ -14,7 +14,7 @@ use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
 use crate::service::Context;
 use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
-use crate::snapshots::view::FlowReason;
+use crate::snapshots::sources::FlowReason;
 
 /// A policy that a snapshot was evaluated against.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

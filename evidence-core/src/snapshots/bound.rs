@@ -1,6 +1,6 @@
 //! The bounds of a window of events, as callers write them.
 
-use crate::snapshots::expression::{BadInterval, Expression};
+use crate::snapshots::expression::{Expression, InvalidInterval};
 use crate::time::Timestamp;
 
 /// The start or the end of a window of events.
@@ -36,9 +36,9 @@ const UNITS: [(&str, i64); 11] = [
 
 impl Bound {
     /// Parses a snapshot expression or a time ago.
-    pub fn parse(text: &str) -> Result<Self, BadInterval> {
+    pub fn parse(text: &str) -> Result<Self, InvalidInterval> {
         let snapshot = || Expression::parse(text).ok().map(Self::Snapshot);
-        snapshot().or_else(|| Self::read_distance(text)).ok_or_else(|| BadInterval(text.to_owned()))
+        snapshot().or_else(|| Self::read_distance(text)).ok_or_else(|| InvalidInterval(text.to_owned()))
     }
 
     fn read_distance(text: &str) -> Option<Self> {

@@ -81,8 +81,8 @@ pub enum Position {
 
 impl Expression {
     /// Parses an expression.
-    pub fn parse(text: &str) -> Result<Self, BadExpression> {
-        Self::read(text).ok_or_else(|| BadExpression(text.to_owned()))
+    pub fn parse(text: &str) -> Result<Self, InvalidExpression> {
+        Self::read(text).ok_or_else(|| InvalidExpression(text.to_owned()))
     }
 
     fn read(text: &str) -> Option<Self> {
@@ -170,15 +170,15 @@ fn ago(now: Timestamp, count: u32, unit: Unit) -> Result<Timestamp, jiff::Error>
 
 /// The text is not a snapshot expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadExpression(String);
+pub struct InvalidExpression(String);
 
-impl fmt::Display for BadExpression {
+impl fmt::Display for InvalidExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Invalid snapshot expression: {}", self.0)
     }
 }
 
-impl std::error::Error for BadExpression {}
+impl std::error::Error for InvalidExpression {}
 
 /// A range of snapshots of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub enum Interval {
 
 impl Interval {
     /// Parses an interval.
-    pub fn parse(text: &str) -> Result<Self, BadInterval> {
+    pub fn parse(text: &str) -> Result<Self, InvalidInterval> {
         let side = |side: &str| match side {
             "" => Some(Expression::Now),
             side => Expression::read(side),
@@ -205,7 +205,7 @@ impl Interval {
                 side(first).zip(side(last)).map(|(first, last)| Self::Between(first, last))
             }
         };
-        interval.ok_or_else(|| BadInterval(text.to_owned()))
+        interval.ok_or_else(|| InvalidInterval(text.to_owned()))
     }
 
     /// Returns the first and last number of the existing snapshots in the interval; `None` if there are none.
@@ -247,15 +247,15 @@ impl fmt::Display for Interval {
 
 /// The text is not an interval of snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadInterval(pub(super) String);
+pub struct InvalidInterval(pub(super) String);
 
-impl fmt::Display for BadInterval {
+impl fmt::Display for InvalidInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Invalid interval value: {}", self.0)
     }
 }
 
-impl std::error::Error for BadInterval {}
+impl std::error::Error for InvalidInterval {}
 
 #[cfg(test)]
 mod tests;

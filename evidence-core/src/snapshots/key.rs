@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::sha256_hex;
-use crate::name::{BadText, Fingerprint};
+use crate::name::{Fingerprint, InvalidText};
 
 /// The prefix of the digest of a name.
 const NAMED: &str = "name:";
@@ -43,13 +43,13 @@ impl From<&Fingerprint> for ArtifactKey {
 }
 
 impl TryFrom<String> for ArtifactKey {
-    type Error = BadText;
+    type Error = InvalidText;
 
-    fn try_from(text: String) -> Result<Self, BadText> {
+    fn try_from(text: String) -> Result<Self, InvalidText> {
         let digest = text.strip_prefix(NAMED).unwrap_or(&text);
         match digest.parse::<Fingerprint>() {
             Ok(_) => Ok(Self(text)),
-            Err(_) => Err(BadText::Pattern(Self::PATTERN)),
+            Err(_) => Err(InvalidText::Pattern(Self::PATTERN)),
         }
     }
 }

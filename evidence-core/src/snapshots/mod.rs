@@ -4,10 +4,11 @@
 
 pub(crate) mod applied;
 pub(crate) mod bound;
-pub(crate) mod combined;
 pub(crate) mod diff;
 pub(crate) mod expression;
 pub(crate) mod key;
+pub(crate) mod logical;
+pub(crate) mod numbered_event;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod sources;
@@ -18,16 +19,16 @@ pub(crate) mod view;
 pub use applied::{AppliedPolicyView, FailingArtifacts};
 pub use bound::Bound;
 pub use diff::{CompareSnapshots, DiffArtifact, DiffSection, EnvironmentDiff, SharedSection};
-pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
+pub use expression::{Expression, Interval, InvalidExpression, InvalidInterval, Position, Unit};
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
 pub use record::{
     Annotation, AppliedPolicy, DeploymentSource, LogicalVerdict, PolicyDecision, PolicyOutcome, Provenance,
     RunningArtifact, Snapshot,
 };
-pub use sources::DeploymentDiff;
+pub use sources::{ArtifactFlow, DeploymentDiff, FlowReason};
 pub use store::{
     Event, EventSize, LiveBuild, Progress, REPLACED_AMONG, Replaced, Run, SnapshotEntry, SnapshotRow,
     SnapshotStore, Start,
 };
-pub use view::{ArtifactFlow, FlowReason, SnapshotArtifact, SnapshotSummary, SnapshotView};
+pub use view::{SnapshotArtifact, SnapshotSummary, SnapshotView};

@@ -24,9 +24,8 @@ use crate::rules::policy::FlowContext;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::record::{Provenance, RunningArtifact};
 use crate::snapshots::store::{Replaced, SnapshotEntry, Start};
-use crate::snapshots::view::{ArtifactFlow, FlowReason};
 use crate::store::batch::distinct;
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 /// Data about an artifact that ran.
 pub(crate) trait Ran {
@@ -334,6 +333,49 @@ pub struct DeploymentDiff {
     pub previous_trail_name: Option<String>,
     /// Its template name; null without one.
     pub previous_template_reference_name: Option<String>,
+}
+
+/// The origin of an artifact in one flow: its newest report there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SnapshotArtifactFlow")]
+#[non_exhaustive]
+pub struct ArtifactFlow {
+    /// The flow's name.
+    pub flow_name: String,
+    /// The trail's name; null for a report to a flow as a whole.
+    pub trail_name: Option<String>,
+    /// Its template name; null without one.
+    pub template_reference_name: Option<String>,
+    /// The full hash of the commit that it was built from; empty if not reported.
+    pub git_commit: String,
+    /// The URL of the commit's page, as reported.
+    pub commit_url: String,
+    /// The details of the commit, as reported.
+    pub git_commit_info: Option<GitCommitInfo>,
+    /// The URL of the artifact's page in the flow.
+    pub html_url: String,
+    /// The URL of the flow's page.
+    pub flow_html_url: String,
+    /// The artifact that it replaced: the last other one that started here before it with the same template
+    /// name in the same flow, or with any if it has none. Null if there was none.
+    pub deployment_diff: Option<DeploymentDiff>,
+    /// Seconds from the commit until the first instance was created. Negative if the commit is later; null if
+    /// either is unknown.
+    pub commit_lead_time: Option<Seconds>,
+    /// Whether the report was compliant in this flow when the snapshot was taken.
+    pub artifact_compliance_in_flow: bool,
+    /// The reasons why it was not: its state in the flow, with the cause if known. Empty if it was compliant.
+    pub flow_reasons_for_non_compliance: Vec<FlowReason>,
+}
+
+/// The reason why an artifact is not compliant in a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FlowReason {
+    /// The state of the report in its trail when the snapshot was taken: `NON-COMPLIANT` or `INCOMPLETE`.
+    pub artifact_compliance_state: State,
+    /// The state as a sentence.
+    pub reason: String,
 }
 
 impl FlowReason {

@@ -10,13 +10,11 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result, at_most};
 use crate::id::Id;
-use crate::name::EnvironmentName;
 use crate::page::in_batches;
 use crate::service::{Context, OwnedContext};
-use crate::snapshots::combined::{Combined, Part, Shown};
 use crate::snapshots::expression::{Expression, Interval, Position};
-use crate::snapshots::record::RunningArtifact;
-use crate::snapshots::sources::Ran;
+use crate::snapshots::logical::{LogicalSnapshots, Part, Shown};
+use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::store::{Event, SnapshotRow};
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
@@ -28,48 +26,28 @@ const MAX_READ: usize = 256;
 pub(crate) struct Timeline {
     /// The environment. For a logical one, its status has the numbers of its combined snapshots.
     pub(crate) environment: KnownEnvironment,
-    combined: Option<Combined>,
-}
-
-/// An event in the form of the environment whose log contains it.
-pub(crate) struct Told {
-    /// The event.
-    pub(crate) event: Event,
-    /// The number of the snapshot in that environment.
-    pub(crate) index: u64,
-    /// When that snapshot was taken.
-    pub(crate) at: Timestamp,
-    /// Whether all artifacts in it were allowed.
-    pub(crate) compliant: bool,
-    /// The member of a logical environment that the event belongs to.
-    pub(crate) member: Option<EnvironmentName>,
-}
-
-impl Ran for Told {
-    fn ran(&self) -> &RunningArtifact {
-        &self.event.instance
-    }
+    logical: Option<LogicalSnapshots>,
 }
 
 impl Timeline {
     pub(crate) async fn of(mut environment: KnownEnvironment, cx: &Context<'_>) -> Result<Self> {
         if environment.record.kind.is_physical() {
-            return Ok(Self { environment, combined: None });
+            return Ok(Self { environment, logical: None });
         }
-        let combined = Combined::read(&environment, cx).await?;
-        environment.status = combined.status();
-        Ok(Self { environment, combined: Some(combined) })
+        let logical = LogicalSnapshots::read(&environment, cx).await?;
+        environment.status = logical.status();
+        Ok(Self { environment, logical: Some(logical) })
     }
 
     /// Returns whether the environment is logical.
     pub(crate) const fn is_combined(&self) -> bool {
-        self.combined.is_some()
+        self.logical.is_some()
     }
 
     /// Refuses a snapshot of a logical environment with more artifacts than can be read at once
     /// ([`Limits::combined_artifacts`](crate::Limits::combined_artifacts)).
     pub(crate) fn at_most(&self, artifacts: usize, field: &'static str, cx: &Context<'_>) -> Result<()> {
-        match &self.combined {
+        match &self.logical {
             Some(_) => at_most(cx.limits().combined_artifacts, artifacts, field),
             None => Ok(()),
         }
@@ -82,8 +60,8 @@ impl Timeline {
 
     /// Returns the number of the snapshot that was current at a time; 0 before the first.
     pub(crate) async fn at(&self, at: Timestamp, cx: &Context<'_>) -> Result<u64> {
-        match &self.combined {
-            Some(combined) => combined.at(at, cx).await,
+        match &self.logical {
+            Some(logical) => logical.at(at, cx).await,
             None => Ok(cx.store().snapshot_at(cx.org()?, self.environment.record.id, at).await?),
         }
     }
@@ -120,27 +98,27 @@ impl Timeline {
         range: RangeInclusive<u64>,
         cx: &Context<'_>,
     ) -> Result<Vec<SnapshotRow>> {
-        match &self.combined {
-            Some(combined) => combined.rows(range, cx).await,
+        match &self.logical {
+            Some(logical) => logical.rows(range, cx).await,
             None => Ok(cx.store().snapshots(cx.org()?, &[(self.environment.record.id, range)]).await?),
         }
     }
 
     /// Returns the parts of the snapshot with this number, which must exist.
     pub(crate) async fn parts_of(&self, index: u64, cx: &Context<'_>) -> Result<Vec<Part>> {
-        let Some(combined) = &self.combined else {
+        let Some(logical) = &self.logical else {
             return Ok(vec![Part { environment: self.environment.record.id, index, shown: Shown::Own }]);
         };
-        match combined.rows(index..=index, cx).await?.pop() {
-            Some(row) => combined.parts(row.revision, cx).await,
+        match logical.rows(index..=index, cx).await?.pop() {
+            Some(row) => logical.parts(row.revision, cx).await,
             None => Ok(Vec::new()),
         }
     }
 
     /// Returns the parts of a snapshot. For a logical environment, there is one for each member.
     pub(crate) async fn parts(&self, row: &SnapshotRow, cx: &Context<'_>) -> Result<Vec<Part>> {
-        match &self.combined {
-            Some(combined) => combined.parts(row.revision, cx).await,
+        match &self.logical {
+            Some(logical) => logical.parts(row.revision, cx).await,
             None => {
                 let (environment, index) = (row.environment, row.index);
                 Ok(vec![Part { environment, index, shown: Shown::Own }])
@@ -167,8 +145,8 @@ impl Timeline {
         if index == self.count() {
             return Ok(self.environment.status.events);
         }
-        if let Some(combined) = &self.combined {
-            return combined.events_with(index, cx).await;
+        if let Some(logical) = &self.logical {
+            return logical.events_with(index, cx).await;
         }
         let row = self.rows(index..=index, cx).await?;
         let lost = || StoreError::corrupt(format_args!("snapshot {index} of an environment is missing"));
@@ -182,10 +160,10 @@ impl Timeline {
         self: &Arc<Self>,
         numbers: &[u64],
         owned: OwnedContext,
-    ) -> Result<impl Stream<Item = Result<Vec<Told>>> + Send + use<>> {
+    ) -> Result<impl Stream<Item = Result<Vec<NumberedEvent>>> + Send + use<>> {
         let cx = owned.context();
-        let asked = match (&self.combined, numbers.iter().min(), numbers.iter().max()) {
-            (Some(combined), Some(first), Some(last)) => combined.events(*first..=*last, &cx).await?,
+        let asked = match (&self.logical, numbers.iter().min(), numbers.iter().max()) {
+            (Some(logical), Some(first), Some(last)) => logical.events(*first..=*last, &cx).await?,
             _ => numbers.iter().map(|number| (self.environment.record.id, *number)).collect(),
         };
         let mut sizes =
@@ -200,28 +178,28 @@ impl Timeline {
         let read = move |asked: Vec<(Id, u64)>| {
             let (timeline, owned) = (Arc::clone(&timeline), owned.clone());
             async move {
-                let mut told = timeline.told(&asked, &owned.context()).await?;
+                let mut events = timeline.numbered_events(&asked, &owned.context()).await?;
                 if newest_first {
-                    told.reverse();
+                    events.reverse();
                 }
-                Ok(told)
+                Ok(events)
             }
         };
         Ok(stream::iter(parts).then(read))
     }
 
     /// Returns these events of the environment, or of the members of a logical one, in order.
-    async fn told(&self, asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Told>> {
+    async fn numbered_events(&self, asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<NumberedEvent>> {
         let mut events = cx.store().events(cx.org()?, asked).await?;
         events.sort_by_key(|event| (event.revision, event.number));
-        match &self.combined {
-            Some(combined) => combined.told(events, cx).await,
+        match &self.logical {
+            Some(logical) => logical.numbered(events, cx).await,
             None => {
-                let told = |event: Event| {
+                let numbered = |event: Event| {
                     let Event { snapshot: (index, at), compliant, .. } = event;
-                    Told { index, at, compliant, member: None, event }
+                    NumberedEvent { index, at, compliant, member: None, event }
                 };
-                Ok(events.into_iter().map(told).collect())
+                Ok(events.into_iter().map(numbered).collect())
             }
         }
     }

@@ -9,22 +9,20 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::allowlists::view::AllowListing;
 use crate::compute::{Compute, MANY_EVALUATIONS};
-use crate::environments::asserts::AllowListing;
 use crate::environments::record::EnvironmentKind;
 use crate::error::{Error, Result, at_most};
-use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
-use crate::rules::compliance::State;
 use crate::service::{Context, OwnedContext};
 use crate::snapshots::applied::{
     AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
 };
-use crate::snapshots::combined::{Part, Shown};
+use crate::snapshots::logical::{Part, Shown};
 use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact, is_zero};
-use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, traced_in_parts};
+use crate::snapshots::sources::{ArtifactFlow, DeploymentDiff, Sources, Traced, traced_in_parts};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::snapshots::timeline::Timeline;
 use crate::store::error::StoreError;
@@ -184,49 +182,6 @@ pub struct SnapshotArtifact {
     pub flows: Vec<ArtifactFlow>,
     /// The decision of each policy.
     pub policy_decisions: Vec<PolicyDecision>,
-}
-
-/// The origin of an artifact in one flow: its newest report there.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "SnapshotArtifactFlow")]
-#[non_exhaustive]
-pub struct ArtifactFlow {
-    /// The flow's name.
-    pub flow_name: String,
-    /// The trail's name; null for a report to a flow as a whole.
-    pub trail_name: Option<String>,
-    /// Its template name; null without one.
-    pub template_reference_name: Option<String>,
-    /// The full hash of the commit that it was built from; empty if not reported.
-    pub git_commit: String,
-    /// The URL of the commit's page, as reported.
-    pub commit_url: String,
-    /// The details of the commit, as reported.
-    pub git_commit_info: Option<GitCommitInfo>,
-    /// The URL of the artifact's page in the flow.
-    pub html_url: String,
-    /// The URL of the flow's page.
-    pub flow_html_url: String,
-    /// The artifact that it replaced: the last other one that started here before it with the same template
-    /// name in the same flow, or with any if it has none. Null if there was none.
-    pub deployment_diff: Option<DeploymentDiff>,
-    /// Seconds from the commit until the first instance was created. Negative if the commit is later; null if
-    /// either is unknown.
-    pub commit_lead_time: Option<Seconds>,
-    /// Whether the report was compliant in this flow when the snapshot was taken.
-    pub artifact_compliance_in_flow: bool,
-    /// The reasons why it was not: its state in the flow, with the cause if known. Empty if it was compliant.
-    pub flow_reasons_for_non_compliance: Vec<FlowReason>,
-}
-
-/// The reason why an artifact is not compliant in a flow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[non_exhaustive]
-pub struct FlowReason {
-    /// The state of the report in its trail when the snapshot was taken: `NON-COMPLIANT` or `INCOMPLETE`.
-    pub artifact_compliance_state: State,
-    /// The state as a sentence.
-    pub reason: String,
 }
 
 impl SnapshotView {

@@ -3,7 +3,7 @@
 use crate::ledger::Hash;
 use crate::time::Timestamp;
 
-/// A record, with the ledger index of the fact that last changed it, for [`crate::Guard::Revision`].
+/// A record, with the ledger index of the fact that last changed it, for [`crate::Precondition::Revision`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current<T> {
     /// The ledger index of its newest fact.

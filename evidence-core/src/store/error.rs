@@ -14,7 +14,7 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A guard no longer holds, or a name is already in use. Read again and repeat the decision.
+    /// A precondition no longer holds, or a name is already in use. Read again and repeat the decision.
     #[error("the state changed meanwhile")]
     Conflict,
     /// The store cannot be reached, is saturated, full or read-only. Try again later.

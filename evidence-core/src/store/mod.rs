@@ -1,14 +1,15 @@
 //! The store contract. A store answers typed queries, and has exactly one way to change anything:
 //! [`Recorder::record`].
 //!
-//! The conformance suite checks these guarantees of a store, except for three that [`crate::conformance`]
-//! names:
+//! The conformance suite (`evidence-conformance`) checks these guarantees of a store, except for three that
+//! its documentation names:
 //!
 //! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err`
 //!   nothing changed, except that [`StoreError::OutcomeUnknown`] leaves it open.
 //! - When it returns, the write is durable. A dropped future leaves all of it or none.
-//! - Guards are checked against the store and against the earlier writes of the same group. If one fails, the
-//!   result is [`StoreError::Conflict`]. The same applies to a fact that would create an existing name.
+//! - Preconditions are checked against the store and against the earlier writes of the same group. If one
+//!   fails, the result is [`StoreError::Conflict`]. The same applies to a fact that would create an existing
+//!   name.
 //! - Each organization has one ledger without fork or gap. Leaf, interior nodes and head change in the same
 //!   transaction.
 //! - A missing record is `None`, or absent from a list. Unknown ids are skipped.
@@ -26,17 +27,17 @@
 //!
 //! # Writing a store
 //!
-//! [`MemoryStore`](crate::memory::MemoryStore) is a straightforward executable form of this contract; the
+//! `evidence_conformance::memory::MemoryStore` is a straightforward executable form of this contract; the
 //! SQLite store implements it in SQL. Follow the steps in this order. Each has checks that pass when it is
-//! complete (`cargo test --test conformance -- <part>`, see [`crate::conformance`]). Methods that are not
+//! complete (`cargo test --test conformance -- <part>`, see `evidence-conformance`). Methods that are not
 //! implemented yet may return [`StoreError::Failed`].
 //!
 //! 1. [`LedgerStore`], and a [`Recorder`] that stores only entries (`ledger`). An organization has a head, a
 //!    [`Frontier`]. Each fact becomes an [`EncodedFact`](crate::fact::EncodedFact) and its leaf hash is
 //!    appended. Store the nodes that [`Frontier::append`] returns. Entries, nodes and head change in one
 //!    transaction.
-//! 2. Names and guards (`recording`, with the parts of [`FlowStore`] and [`TrailStore`] that these checks
-//!    use). Then concurrent writes on several threads (`races`).
+//! 2. Names and preconditions (`recording`, with the parts of [`FlowStore`] and [`TrailStore`] that these
+//!    checks use). Then concurrent writes on several threads (`races`).
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `actions`,
 //!    `allowlists`, `attestation_types`, `controls`, `texts`.
@@ -50,9 +51,9 @@
 //!
 //! - If [`Write::begins_ledger`] is set, the organization begins with this write: its id must not exist yet.
 //!   Otherwise it must exist; a write to a missing organization is [`StoreError::Failed`].
-//! - Every [`Guard`](crate::Guard) holds, and no other record claims a name that a fact claims
+//! - Every [`Precondition`](crate::Precondition) holds, and no other record claims a name that a fact claims
 //!   ([`Fact::name_effects`](crate::Fact)). Names of organizations and users are unique in the whole store,
-//!   all others in the write's organization. The type [`Directory`](crate::directory::Directory) makes this
+//!   all others in the write's organization. The type [`NameIndex`](crate::name_index::NameIndex) makes this
 //!   decision from the results of the look-ups. The hash of a key, from [`Write::secrets`], must be new too.
 //!   If any of these conditions fails, the result is [`StoreError::Conflict`] and nothing is written.
 //! - Each fact gets the next index. If it has a [`subject`](crate::Fact::subject), that index becomes the

@@ -5,7 +5,6 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::request::Requests;
-use super::shape::{Broken, Object, Shape};
 use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
 use super::{ExistingNames, documents, shared};
 use crate::decode;
@@ -14,6 +13,7 @@ use crate::name::{
     Fingerprint, FlowName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
 };
 use crate::time::MAX_SECONDS;
+use evidence_values::strategies::{Invalid, Object, Shape};
 
 /// An artifact report.
 pub fn artifact() -> Shape {
@@ -22,14 +22,14 @@ pub fn artifact() -> Shape {
         .optional("trail_name", Shape::of::<TrailName>())
         .optional("template_reference_name", Shape::of::<TemplateReferenceName>())
         .required("fingerprint", Shape::of::<Fingerprint>())
-        .required("filename", Shape::or_wrong(file_name.prop_map(Value::from), vec![json!(""), json!(7)]))
+        .required("filename", Shape::with_invalid(file_name.prop_map(Value::from), vec![json!(""), json!(7)]))
         .optional("description", shared::description())
         .optional("git_commit", Shape::of::<CommitSha>())
         .optional("git_commit_info", shared::commit())
         .optional("repo_info", shared::repo())
         .optional("commits_list", Shape::list(&shared::commit(), 0..2))
         .optional("repo_url", shared::address())
-        .optional("is_compliant", Shape::or_wrong(Just(json!(true)), vec![json!(false), json!("x")]))
+        .optional("is_compliant", Shape::with_invalid(Just(json!(true)), vec![json!(false), json!("x")]))
         .required("build_url", shared::address())
         .required("commit_url", shared::address())
         .optional("template", template_names())
@@ -44,7 +44,7 @@ fn template_names() -> Shape {
         texts::printable().prop_map(Value::from),
         proptest::collection::vec(texts::printable(), 0..3).prop_map(Value::from),
     ];
-    Shape::or_wrong(names, vec![json!(7), json!({}), json!("a".repeat(4097)), json!(["a".repeat(256)])])
+    Shape::with_invalid(names, vec![json!(7), json!({}), json!("a".repeat(4097)), json!(["a".repeat(256)])])
 }
 
 /// The body that begins a trail.
@@ -65,9 +65,9 @@ const RESERVED_FLOWS: &[&str] = &["template_file", "list_attestations_for_criter
 
 /// The body that creates a flow.
 pub fn flow() -> Shape {
-    let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
+    let reserved = select(RESERVED_FLOWS).prop_map(|name| Invalid::whole(name.into()));
     Object::new()
-        .required("name", Shape::of::<FlowName>().or_broken(reserved))
+        .required("name", Shape::of::<FlowName>().or_invalid(reserved))
         .required("description", shared::description())
         .optional("visibility", Shape::choice(VISIBILITIES))
         .shape()
@@ -75,10 +75,10 @@ pub fn flow() -> Shape {
 
 /// The body with which older clients create a flow.
 pub fn legacy_flow() -> Shape {
-    let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
+    let reserved = select(RESERVED_FLOWS).prop_map(|name| Invalid::whole(name.into()));
     let name = Shape::text_between(0, 255);
     Object::new()
-        .required("name", Shape::of::<FlowName>().or_broken(reserved))
+        .required("name", Shape::of::<FlowName>().or_invalid(reserved))
         .required("description", shared::description())
         .optional("visibility", Shape::choice(VISIBILITIES))
         .required("template", Shape::list(&name, 0..4).at_most(&name, 1000))
@@ -87,8 +87,8 @@ pub fn legacy_flow() -> Shape {
 
 /// The body that renames a flow.
 pub fn flow_renaming() -> Shape {
-    let reserved = select(RESERVED_FLOWS).prop_map(|name| Broken::whole(name.into()));
-    Object::new().required("new_name", Shape::of::<FlowName>().or_broken(reserved)).shape()
+    let reserved = select(RESERVED_FLOWS).prop_map(|name| Invalid::whole(name.into()));
+    Object::new().required("new_name", Shape::of::<FlowName>().or_invalid(reserved)).shape()
 }
 
 /// An attestation: the common fields, and the claim of one type. It refers to its trail, to an artifact of a
@@ -104,15 +104,15 @@ fn open_attestation(claim: &Object, known: &ExistingNames) -> Shape {
     let about_trail = with_base(claim.clone()).optional("git_commit_info", shared::commit());
     let commit = shared::commit_of(texts::fitting::<CommitSha>());
     let yet_to_come =
-        with_base(claim.clone()).given("target_artifacts", target()).given("git_commit_info", commit);
+        with_base(claim.clone()).always("target_artifacts", target()).always("git_commit_info", commit);
     let mut shapes = vec![about_trail.shape(), yet_to_come.shape()];
     if !known.fingerprints.is_empty() {
         let fingerprint = Shape::new(
             select(known.fingerprints.clone()).prop_map(Value::from),
-            Shape::of::<Fingerprint>().broken(),
+            Shape::of::<Fingerprint>().invalid(),
         );
         let about_artifact = with_base(claim.clone())
-            .given("artifact_fingerprint", fingerprint)
+            .always("artifact_fingerprint", fingerprint)
             .optional("target_artifacts", target())
             .optional("git_commit_info", shared::commit());
         shapes.push(about_artifact.shape());
@@ -140,7 +140,7 @@ pub fn generic(known: &ExistingNames) -> Shape {
 pub fn junit(known: &ExistingNames) -> Shape {
     let count = || Shape::integer(i64::MIN, i64::MAX).or_valid((0..4).prop_map(Value::from));
     let decimal = |valid: std::ops::Range<f64>| {
-        Shape::or_wrong(valid.prop_map(|number| json!(number)), vec![json!("1"), json!(true), json!([])])
+        Shape::with_invalid(valid.prop_map(|number| json!(number)), vec![json!("1"), json!(true), json!([])])
     };
     let suite = Object::new()
         .required("name", Shape::text())
@@ -160,7 +160,7 @@ pub fn pull_requests(known: &ExistingNames) -> Shape {
     let list = Shape::list(&pull_request(), 0..3).at_most(&pull_request(), 1000);
     let claim = Object::new().required("git_provider", provider);
     // Null counts as an empty list.
-    let list = Shape::new(prop_oneof![1 => Just(Value::Null), 5 => list.valid()], list.broken());
+    let list = Shape::new(prop_oneof![1 => Just(Value::Null), 5 => list.valid()], list.invalid());
     attestation(&claim.nullable("pull_requests", list), known)
 }
 
@@ -173,12 +173,12 @@ fn pull_request() -> Shape {
     // The older form: only a name.
     let approver = Shape::new(
         prop_oneof![approver.shape().valid(), texts::printable().prop_map(Value::from)],
-        approver.shape().broken().prop_filter("not a name", |broken| !broken.value.is_string()),
+        approver.shape().invalid().prop_filter("not a name", |invalid| !invalid.value.is_string()),
     );
     let commit = Shape::of::<CommitSha>().or_valid(Just(json!("")));
     let merge_commit = Shape::new(
         commit.valid(),
-        commit.broken().prop_filter("an empty one is taken", |broken| broken.value != ""),
+        commit.invalid().prop_filter("an empty one is taken", |invalid| invalid.value != ""),
     );
     Object::new()
         .required("url", Shape::text())
@@ -213,8 +213,10 @@ pub fn jira(known: &ExistingNames) -> Shape {
 pub fn snyk(known: &ExistingNames) -> Shape {
     let count = || Shape::integer(i64::MIN, i64::MAX).or_valid((0..3).prop_map(Value::from));
     let location = Object::new().required("uri", Shape::text()).optional("lines", Shape::text()).shape();
-    let score =
-        Shape::or_wrong((0.0..1e3).prop_map(|score| json!(score)), vec![json!("1"), json!(true), json!([])]);
+    let score = Shape::with_invalid(
+        (0.0..1e3).prop_map(|score| json!(score)),
+        vec![json!("1"), json!(true), json!([])],
+    );
     let finding = Object::new()
         .required("id", Shape::text())
         .required("message", shared::description())
@@ -282,7 +284,7 @@ pub fn overriding(known: &ExistingNames) -> Shape {
         .required("new_compliance_status", Shape::boolean())
         .required(
             "original_attestation_type",
-            Shape::or_wrong(select(kinds.to_vec()).prop_map(Value::from), wrong.collect()),
+            Shape::with_invalid(select(kinds.to_vec()).prop_map(Value::from), wrong.collect()),
         );
     attestation(&claim, known)
 }
@@ -291,7 +293,7 @@ pub fn overriding(known: &ExistingNames) -> Shape {
 pub fn system(known: &ExistingNames) -> Shape {
     let of_type = |name: &'static str| {
         let wrong = vec![json!("spdx"), json!(""), json!(7), json!([])];
-        Object::new().required("type_name", Shape::or_wrong(Just(json!(name)), wrong))
+        Object::new().required("type_name", Shape::with_invalid(Just(json!(name)), wrong))
     };
     let control = || Shape::of::<ControlIdentifier>().or_valid(Just(json!("c1")));
     let verdict = || Object::new().required("is_compliant", Shape::boolean());
@@ -300,8 +302,8 @@ pub fn system(known: &ExistingNames) -> Shape {
         .required("attestation_data", data(&verdict().shape()));
     // A body without any control is rejected for the field beside the data.
     let with_control = verdict().required("control", control()).shape().valid();
-    let broken = verdict().optional("control", control()).shape().broken();
-    let within = of_type("decision").required("attestation_data", data(&Shape::new(with_control, broken)));
+    let invalid = verdict().optional("control", control()).shape().invalid();
+    let within = of_type("decision").required("attestation_data", data(&Shape::new(with_control, invalid)));
     let document = Object::new()
         .required("format", Shape::text())
         .required("original_fingerprint", Shape::of::<Fingerprint>())
@@ -331,7 +333,7 @@ pub fn custom(known: &ExistingNames) -> Shape {
         [] => texts::fitting::<AttestationTypeName>(),
         known => select(known.to_vec()).boxed(),
     };
-    let name = Shape::new(names.prop_map(Value::from), Shape::of::<AttestationTypeName>().broken());
+    let name = Shape::new(names.prop_map(Value::from), Shape::of::<AttestationTypeName>().invalid());
     let values = shared::json_values()
         .prop_filter("no string, and no null", |value| !value.is_string() && !value.is_null());
     let data = Shape::new(values, no_json())
@@ -343,22 +345,23 @@ pub fn custom(known: &ExistingNames) -> Shape {
 fn data(shape: &Shape) -> Shape {
     let text = shape.valid().prop_map(|data| data.to_string().into());
     // A string is parsed as JSON.
-    let broken = shape.broken().prop_filter("no string", |broken| !broken.value.is_string());
-    Shape::new(shape.valid(), broken).or_valid(text).or_broken(no_json())
+    let invalid = shape.invalid().prop_filter("no string", |invalid| !invalid.value.is_string());
+    Shape::new(shape.valid(), invalid).or_valid(text).or_invalid(no_json())
 }
 
 /// Strings that do not contain valid JSON.
-fn no_json() -> impl Strategy<Value = Broken> {
-    select(vec!["", "{", "text", "{} {}", r#"{"a":1,"a":1}"#]).prop_map(|text| Broken::whole(text.into()))
+fn no_json() -> impl Strategy<Value = Invalid> {
+    select(vec!["", "{", "text", "{} {}", r#"{"a":1,"a":1}"#]).prop_map(|text| Invalid::whole(text.into()))
 }
 
 /// A list of some of these names.
 fn known_names(names: &[String]) -> Shape {
     match names {
-        [] => Shape::or_wrong(Just(json!([])), vec![json!(""), json!(1), json!({})]),
-        known => {
-            Shape::list(&Shape::or_wrong(select(known.to_vec()).prop_map(Value::from), vec![json!(7)]), 0..3)
-        }
+        [] => Shape::with_invalid(Just(json!([])), vec![json!(""), json!(1), json!({})]),
+        known => Shape::list(
+            &Shape::with_invalid(select(known.to_vec()).prop_map(Value::from), vec![json!(7)]),
+            0..3,
+        ),
     }
 }
 
@@ -366,7 +369,7 @@ fn known_names(names: &[String]) -> Shape {
 pub fn environment(known: &ExistingNames) -> Shape {
     // A logical environment runs no artifacts, so it cannot require provenance.
     let provenance = |kinds: &[&str]| match kinds {
-        ["logical"] => Shape::or_wrong(Just(json!(false)), vec![json!(true), json!("x")]),
+        ["logical"] => Shape::with_invalid(Just(json!(false)), vec![json!(true), json!("x")]),
         _ => Shape::boolean(),
     };
     let of = |kinds: &'static [&'static str], members: &[String]| {
@@ -408,13 +411,13 @@ pub fn report(kind: &'static [&'static str]) -> Shape {
         ["docker" | "server" | "S3" | "lambda"] => Shape::of::<Fingerprint>(),
         _ => {
             let digest = Shape::of::<Fingerprint>();
-            let broken = digest.broken().prop_filter("no empty text", |broken| broken.value != json!(""));
-            Shape::new(digest.valid(), broken).or_valid(Just(Value::from("")))
+            let invalid = digest.invalid().prop_filter("no empty text", |invalid| invalid.value != json!(""));
+            Shape::new(digest.valid(), invalid).or_valid(Just(Value::from("")))
         }
     };
     let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &digest, 1..3);
     // Elements without digests are skipped.
-    let artifact = Object::new().given("digests", digests).nullable("creationTimestamp", created);
+    let artifact = Object::new().always("digests", digests).nullable("creationTimestamp", created);
     let artifact = match kind {
         ["K8S"] => {
             let owner = Object::new()
@@ -476,7 +479,7 @@ pub fn allowance() -> Shape {
 /// The reason for an override: a text that is not blank.
 fn reason() -> Shape {
     let valid = texts::printable().prop_filter("not blank", |text| !text.trim().is_empty());
-    Shape::or_wrong(
+    Shape::with_invalid(
         valid.prop_map(Value::from),
         vec![json!(""), json!(" \n"), json!(7), json!("é".repeat(65_537))],
     )
@@ -495,7 +498,7 @@ fn allowance_end() -> Shape {
         json!(1.5),
         json!(true),
     ];
-    Shape::or_wrong(valid.prop_map(Value::from), wrong)
+    Shape::with_invalid(valid.prop_map(Value::from), wrong)
 }
 
 /// The body that creates a custom attestation type, without its schema.
@@ -510,13 +513,13 @@ pub fn attestation_type() -> Shape {
         json!("now > 0"),
     ]);
     let not_allowed = ["", "(", "env", "halt", ".a = ", "def f: g; f", "input"].map(|rule| json!(rule));
-    let rule = Shape::or_wrong(rules, not_allowed.to_vec());
+    let rule = Shape::with_invalid(rules, not_allowed.to_vec());
     let expression = rule.clone();
     let jq = Object::new()
         .optional("content_type", Shape::choice(&["jq"]))
-        .given("rules", Shape::list(&rule, 0..3))
+        .always("rules", Shape::list(&rule, 0..3))
         .shape();
-    let default = Shape::or_wrong(
+    let default = Shape::with_invalid(
         select(vec![json!({}), json!({"content_type": "default"})]),
         vec![json!({"content_type": "jq"}), json!("jq"), json!([])],
     );
@@ -540,9 +543,9 @@ pub fn control() -> Shape {
         .prop_filter("not a reserved word", |identifier| {
             !RESERVED_IDENTIFIERS.contains(&identifier.as_str())
         });
-    let reserved = select(RESERVED_IDENTIFIERS).prop_map(|word| Broken::whole(word.into()));
-    let broken = Shape::of::<ControlIdentifier>().broken();
-    let identifier = Shape::new(identifiers.prop_map(Value::from), broken).or_broken(reserved);
+    let reserved = select(RESERVED_IDENTIFIERS).prop_map(|word| Invalid::whole(word.into()));
+    let invalid = Shape::of::<ControlIdentifier>().invalid();
+    let identifier = Shape::new(identifiers.prop_map(Value::from), invalid).or_invalid(reserved);
     Object::new()
         .required("identifier", identifier)
         .required("name", Shape::text_between(0, 255))
@@ -602,7 +605,7 @@ pub fn api_key_rotation() -> Shape {
 fn expiry() -> Shape {
     let valid = prop_oneof![Just(0), 3_900_000_000..=4_102_444_800_i64];
     let wrong = vec![json!(1), json!(-1), json!(4_102_444_801_i64), json!("0"), json!(1.5), json!(true)];
-    Shape::or_wrong(valid.prop_map(Value::from), wrong)
+    Shape::with_invalid(valid.prop_map(Value::from), wrong)
 }
 
 /// The tags to set and to remove.
@@ -611,23 +614,23 @@ pub fn tag_patch() -> Shape {
     let bad_keys = texts::misfits::<TagKey>()
         .prop_filter("told by its own text", |key| !key.is_empty() && !key.contains('\u{0}'));
     let bad_key = bad_keys
-        .prop_map(|key| Broken { field: decode::shortened(&key).into_owned(), value: json!({key: "x"}) });
-    let removed = Shape::or_wrong("[.-]{1,2}".prop_map(Value::from), vec![json!(7), json!([])]);
+        .prop_map(|key| Invalid { field: decode::shortened(&key).into_owned(), value: json!({key: "x"}) });
+    let removed = Shape::with_invalid("[.-]{1,2}".prop_map(Value::from), vec![json!(7), json!([])]);
     let patch = Object::new()
-        .optional("set_tags", Shape::map(&keys, &Shape::text(), 0..3).or_broken(bad_key))
+        .optional("set_tags", Shape::map(&keys, &Shape::text(), 0..3).or_invalid(bad_key))
         .optional("remove_tags", Shape::list(&removed, 0..3))
         .closed()
         .shape();
     let both = keys_both_set_and_removed(&keys);
-    patch.or_broken(both)
+    patch.or_invalid(both)
 }
 
-fn keys_both_set_and_removed(keys: &BoxedStrategy<String>) -> impl Strategy<Value = Broken> + use<> {
-    let broken = |key: String| Broken {
+fn keys_both_set_and_removed(keys: &BoxedStrategy<String>) -> impl Strategy<Value = Invalid> + use<> {
+    let invalid = |key: String| Invalid {
         value: json!({"set_tags": {key.clone(): "x"}, "remove_tags": [key]}),
         field: "remove_tags".to_owned(),
     };
-    keys.clone().prop_map(broken)
+    keys.clone().prop_map(invalid)
 }
 
 /// An action for environments.
@@ -649,7 +652,7 @@ pub fn environment_action(known: &ExistingNames) -> Shape {
 /// An action for flows. Its list of flows is empty, because the names of existing flows are not known here.
 pub fn flow_action() -> Shape {
     let triggers = Shape::choice(&["ON_STARTED_TRAIL", "ON_ATTESTED_PROVENANCE", "ON_ATTESTATION"]);
-    let none = Shape::or_wrong(Just(json!([])), vec![json!(7), json!("web"), json!({})]);
+    let none = Shape::with_invalid(Just(json!([])), vec![json!(7), json!("web"), json!({})]);
     action(&["flow"], &triggers).required("flows", none).closed().shape()
 }
 
@@ -679,17 +682,17 @@ fn action_target() -> Shape {
         "https://[::ffff:10.0.0.1]/",
         "https://user:secret@hooks.example.com/",
     ]);
-    let refused = lead_elsewhere.prop_map(|url| Broken {
+    let refused = lead_elsewhere.prop_map(|url| Invalid {
         value: json!({"type": "WEBHOOK", "webhook": url}),
         field: "webhook".to_owned(),
     });
-    let missing = Just(Broken { value: json!({"type": "SLACK"}), field: "webhook".to_owned() });
-    let mail = Just(Broken {
+    let missing = Just(Invalid { value: json!({"type": "SLACK"}), field: "webhook".to_owned() });
+    let mail = Just(Invalid {
         value: json!({"type": "EMAIL", "emails": ["jane@example.com", "joe"]}),
         field: "emails[1]".to_owned(),
     });
-    Shape::or_wrong(valid, vec![json!(7), json!("x"), json!([])])
-        .or_broken(prop_oneof![refused, missing, mail])
+    Shape::with_invalid(valid, vec![json!(7), json!("x"), json!([])])
+        .or_invalid(prop_oneof![refused, missing, mail])
 }
 
 /// Returns the requests of the operation of this name, or `None` for one without a body.
@@ -714,7 +717,8 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
         "post_custom_attestation_type" => {
             let schema = documents::type_schemas();
             let form = Requests::form(&attestation_type(), "data_json");
-            form.with_file(proptest::option::of(schema.valid)).with_broken_file(schema.broken, "type_schema")
+            form.with_file(proptest::option::of(schema.valid))
+                .with_invalid_file(schema.invalid, "type_schema")
         }
         "post_control" => Requests::json(&control()),
         "put_control" => Requests::json(&control_changes()),
@@ -739,7 +743,7 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
         "put_policy" => {
             let text = documents::policies(&known.controls);
             let form = Requests::form(&policy(), "payload").with_file(text.valid.prop_map(Some));
-            form.with_broken_file(text.broken, "policy_file")
+            form.with_invalid_file(text.invalid, "policy_file")
         }
         "create_service_account" => Requests::json(&service_account()),
         "update_service_account" => Requests::json(&service_account_patch()),
@@ -757,7 +761,7 @@ fn evidence() -> impl Strategy<Value = Option<String>> {
 fn with_template(document: &Shape) -> Requests {
     let template = documents::templates();
     let form = Requests::form(document, "data_json").with_file(proptest::option::of(template.valid));
-    form.with_broken_file(template.broken, "template_file")
+    form.with_invalid_file(template.invalid, "template_file")
 }
 
 /// One of these names. If none is known, a valid name that does not exist.
@@ -766,7 +770,7 @@ fn one_of(known: &[String]) -> Shape {
         [] => texts::fitting::<EnvironmentName>(),
         known => select(known.to_vec()).boxed(),
     };
-    Shape::or_wrong(valid.prop_map(Value::from), vec![json!(7), json!(true), json!([]), json!({})])
+    Shape::with_invalid(valid.prop_map(Value::from), vec![json!(7), json!(true), json!([]), json!({})])
 }
 
 fn named_one(field: &'static str, known: &[String]) -> Shape {
@@ -774,7 +778,7 @@ fn named_one(field: &'static str, known: &[String]) -> Shape {
 }
 
 fn named_several(field: &'static str, known: &[String]) -> Shape {
-    let none = Just(Broken::whole(json!([])));
-    let list = Shape::list(&one_of(known), 1..3).at_most(&one_of(known), 1000).or_broken(none);
+    let none = Just(Invalid::whole(json!([])));
+    let list = Shape::list(&one_of(known), 1..3).at_most(&one_of(known), 1000).or_invalid(none);
     Object::new().required(field, list).closed().shape()
 }

@@ -25,14 +25,13 @@
 //! ```
 
 pub mod bodies;
-pub mod documents;
 mod request;
-mod shape;
 pub mod shared;
 pub mod texts;
 
+pub use evidence_rules::strategies as documents;
+pub use evidence_values::strategies::{Invalid, Object, Shape};
 pub use request::{Refused, Requests, Sent};
-pub use shape::{Broken, Object, Shape};
 
 /// Existing records that bodies may refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::shape::Shape;
 use crate::blobs::{Upload, Whole};
 use crate::digest::sha256_hex;
 use crate::error::{Error, Result};
 use crate::operation::{Body, BodyKind, FormParts, Raw, RawBody};
+use evidence_values::strategies::Shape;
 
 /// The content of a request: a JSON body, or the JSON document of a form and an optional file.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,9 +107,9 @@ impl Requests {
     /// Creates requests; `whole` is the field that an error names if no field is the cause.
     fn new(document: &Shape, whole: &'static str) -> Self {
         let sent = |document| Sent { document, file: None };
-        let refused = document.broken().prop_map(move |broken| Refused {
-            sent: sent(broken.value),
-            field: if broken.field.is_empty() { whole.to_owned() } else { broken.field },
+        let refused = document.invalid().prop_map(move |invalid| Refused {
+            sent: sent(invalid.value),
+            field: if invalid.field.is_empty() { whole.to_owned() } else { invalid.field },
         });
         Self { valid: document.valid().prop_map(sent).boxed(), refused: refused.boxed() }
     }
@@ -126,7 +126,7 @@ impl Requests {
 
     /// Adds invalid files, for which the error names `part`.
     #[must_use]
-    pub fn with_broken_file(
+    pub fn with_invalid_file(
         self,
         files: impl Strategy<Value = String> + 'static,
         part: &'static str,

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::shape::{Broken, Object, Shape};
 use super::texts::{self, PROVIDERS};
 use crate::name::{CommitSha, Fingerprint};
+use evidence_values::strategies::{Invalid, Object, Shape};
 
 /// A description of at most 64 Ki characters.
 pub fn description() -> Shape {
@@ -17,7 +17,7 @@ pub fn description() -> Shape {
 /// A URL as reported, of any form: at most 2,048 bytes.
 pub fn address() -> Shape {
     let valid = prop_oneof![9 => texts::printable(), 9 => texts::addresses(), 1 => Just("a".repeat(2048))];
-    Shape::or_wrong(valid.prop_map(Value::from), vec![json!("é".repeat(1025)), json!(7), json!([])])
+    Shape::with_invalid(valid.prop_map(Value::from), vec![json!("é".repeat(1025)), json!(7), json!([])])
 }
 
 /// An absolute `http` or `https` URL.
@@ -33,7 +33,7 @@ pub fn web_url() -> Shape {
     ];
     let longer = format!("https://e/{}", "a".repeat(2048));
     let wrong = wrong.map(Value::from).into_iter().chain([json!(longer), json!(7), json!([])]);
-    Shape::or_wrong(texts::addresses().prop_map(Value::from), wrong.collect())
+    Shape::with_invalid(texts::addresses().prop_map(Value::from), wrong.collect())
 }
 
 /// An instant that callers send: epoch seconds with or without a fraction.
@@ -43,7 +43,7 @@ pub fn sent_seconds() -> Shape {
         (0..4_102_444_800_000_i64).prop_map(|millis| json!(millis as f64 / 1e3)),
         select(vec![json!(1e12), json!(-1e12)]),
     ];
-    Shape::or_wrong(valid, vec![json!(1.1e12), json!(-1.1e12), json!("1"), json!(true), json!([])])
+    Shape::with_invalid(valid, vec![json!(1.1e12), json!(-1.1e12), json!("1"), json!(true), json!([])])
 }
 
 /// A git commit.
@@ -54,7 +54,7 @@ pub fn commit() -> Shape {
 /// A git commit with such a hash.
 pub(super) fn commit_of(sha1: BoxedStrategy<String>) -> Shape {
     Object::new()
-        .required("sha1", Shape::or_wrong(sha1.prop_map(Value::from), vec![json!(7), json!([])]))
+        .required("sha1", Shape::with_invalid(sha1.prop_map(Value::from), vec![json!(7), json!([])]))
         .optional("message", Shape::text())
         .optional("author", Shape::text())
         .optional("author_username", Shape::text())
@@ -78,9 +78,12 @@ pub fn repo() -> Shape {
         texts::printable(),
     ];
     Object::new()
-        .required("name", Shape::or_wrong(names.prop_map(Value::from), [vec![json!(7)], reserved].concat()))
-        .required("url", Shape::or_wrong(urls.prop_map(Value::from), vec![json!(7), json!([])]))
-        .optional("id", Shape::or_wrong("[0-9]{0,2}".prop_map(Value::from), vec![json!(7)]))
+        .required(
+            "name",
+            Shape::with_invalid(names.prop_map(Value::from), [vec![json!(7)], reserved].concat()),
+        )
+        .required("url", Shape::with_invalid(urls.prop_map(Value::from), vec![json!(7), json!([])]))
+        .optional("id", Shape::with_invalid("[0-9]{0,2}".prop_map(Value::from), vec![json!(7)]))
         .optional("description", Shape::text())
         .optional("provider", Shape::choice(PROVIDERS))
         .optional("namespace_path", Shape::list(&Shape::text(), 0..3))
@@ -98,20 +101,20 @@ pub fn external_urls() -> Shape {
         .optional("fingerprint", Shape::of::<Fingerprint>())
         .closed();
     let bad_label = select(vec!["a=b", "a.b"])
-        .prop_map(|label| Broken { field: label.to_owned(), value: json!({label: {"href": "h"}}) });
-    Shape::map(&"[a-zA-Z][a-zA-Z0-9 _-]{0,8}".boxed(), &link.shape(), 0..3).or_broken(bad_label)
+        .prop_map(|label| Invalid { field: label.to_owned(), value: json!({label: {"href": "h"}}) });
+    Shape::map(&"[a-zA-Z][a-zA-Z0-9 _-]{0,8}".boxed(), &link.shape(), 0..3).or_invalid(bad_label)
 }
 
 /// Short annotations of an attestation.
 pub fn annotations() -> Shape {
     let bad_key = select(vec!["a b", "a.b", "é"])
-        .prop_map(|key| Broken { field: key.to_owned(), value: json!({key: "x"}) });
-    Shape::map(&"[A-Za-z0-9_-]{1,8}".boxed(), &Shape::text(), 0..3).or_broken(bad_key)
+        .prop_map(|key| Invalid { field: key.to_owned(), value: json!({key: "x"}) });
+    Shape::map(&"[A-Za-z0-9_-]{1,8}".boxed(), &Shape::text(), 0..3).or_invalid(bad_key)
 }
 
 /// Arbitrary data of a reporter: an object or a list.
 pub fn user_data() -> Shape {
-    Shape::or_wrong(
+    Shape::with_invalid(
         prop_oneof![objects(), vec(json_values(), 0..3).prop_map(Value::from)],
         vec![json!("x"), json!(1), json!(true)],
     )
@@ -119,7 +122,7 @@ pub fn user_data() -> Shape {
 
 /// Any JSON object.
 pub fn any_object() -> Shape {
-    Shape::or_wrong(objects(), vec![json!("x"), json!(1), json!([])])
+    Shape::with_invalid(objects(), vec![json!("x"), json!(1), json!([])])
 }
 
 fn objects() -> BoxedStrategy<Value> {

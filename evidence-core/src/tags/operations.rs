@@ -8,7 +8,7 @@ use crate::auth::actor::Scope;
 use crate::bounded::{Dictionary, List, ShortText, TagValue, Text};
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::name::{ControlIdentifier, OrgName, TagKey};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation};
 use crate::service::{Context, Draft};
@@ -121,30 +121,30 @@ impl PatchTags {
                 let known = store.flow(org, &self.resource_id).await?;
                 let known = known.filter(|known| known.record.archived_at.is_none());
                 let Current { revision, mut record } = known.ok_or_else(missing)?;
-                let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
+                let precondition = Precondition::Revision(RecordKind::Flow, record.id, revision);
                 let changed = retagged(&mut record.tags, patch, most)?;
-                Ok(changed.then(|| Draft::of(Fact::FlowTagged { record }, guard)))
+                Ok(changed.then(|| Draft::of(Fact::FlowTagged { record }, precondition)))
             }
             TaggedKind::Environment => {
                 let known = store.environment(org, &self.resource_id).await?.ok_or_else(missing)?;
-                let guard = known.unchanged();
+                let precondition = known.unchanged();
                 let mut record = known.record;
                 let changed = retagged(&mut record.tags, patch, most)?;
-                Ok(changed.then(|| Draft::of(Fact::EnvironmentTagged { record }, guard)))
+                Ok(changed.then(|| Draft::of(Fact::EnvironmentTagged { record }, precondition)))
             }
             TaggedKind::Repo => {
                 let id = self.resource_id.parse().map_err(|_| missing())?;
                 let Current { revision, mut record } = store.repo(org, id).await?.ok_or_else(missing)?;
-                let guard = Guard::Revision(RecordKind::Repo, record.id, revision);
+                let precondition = Precondition::Revision(RecordKind::Repo, record.id, revision);
                 let changed = retagged(&mut record.tags, patch, most)?;
-                Ok(changed.then(|| Draft::of(Fact::RepoTagged { record }, guard)))
+                Ok(changed.then(|| Draft::of(Fact::RepoTagged { record }, precondition)))
             }
             TaggedKind::Control => {
                 let Current { revision, mut record } =
                     store.control(org, &self.resource_id).await?.ok_or_else(missing)?;
-                let guard = Guard::Revision(RecordKind::Control, record.id, revision);
+                let precondition = Precondition::Revision(RecordKind::Control, record.id, revision);
                 let changed = retagged(&mut record.tags, patch, most)?;
-                Ok(changed.then(|| Draft::of(Fact::ControlTagged { record }, guard)))
+                Ok(changed.then(|| Draft::of(Fact::ControlTagged { record }, precondition)))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Keeping a text in the write that first refers to it.
+//! Recording a text with the write that first refers to it.
 
 use crate::error::Result;
 use crate::fact::Fact;
@@ -6,8 +6,8 @@ use crate::service::{Context, Draft};
 use crate::texts::record::TextRef;
 
 impl Draft {
-    /// Keeps a text, which the facts after this one refer to, where the organization does not have it or it cannot be read
-    /// any more. Texts never go, so that this needs no guard; two writes that race may both keep one.
+    /// Records a text for the facts that follow, unless the organization already has a readable copy. Texts
+    /// are never deleted, so this needs no precondition. Two concurrent writes may both record the text.
     pub(crate) async fn keep_text(
         &mut self,
         text: impl AsRef<str> + Into<String>,

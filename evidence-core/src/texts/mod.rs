@@ -1,5 +1,5 @@
-//! Long texts, such as templates and the data of attestations: kept once an organization, in a ledger entry of their
-//! own ([`Fact::TextKept`](crate::Fact::TextKept)), and referred to by digest.
+//! Long texts, such as templates and the data of attestations. Each is stored once per organization, in its
+//! own ledger entry ([`Fact::TextKept`](crate::Fact::TextKept)). Records refer to it by digest.
 
 pub(crate) mod draft;
 pub(crate) mod record;

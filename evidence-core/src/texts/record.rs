@@ -1,4 +1,4 @@
-//! References to kept texts, and how many of these are read at once.
+//! References to stored texts, and batches for reading them.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::Hash;
 
-/// A text that the organization keeps, as a record refers to it.
+/// A record's reference to a text that the organization stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TextRef {
-    /// The SHA-256 of its UTF-8.
+    /// The SHA-256 of the text in UTF-8.
     pub sha256: Hash,
-    /// Its length in bytes: it tells how many texts fit memory before any is read.
+    /// Its length in bytes. It decides how many texts fit in memory before any is read.
     pub size: u64,
 }
 
 impl TextRef {
-    /// What refers to this text.
+    /// Returns the reference to this text.
     pub fn of(text: &str) -> Self {
         Self { sha256: Hash::of(text), size: text.len() as u64 }
     }
 }
 
-/// Texts that are read at once are no longer than this together, in bytes; a longer one is read alone.
+/// The maximum total size of texts that are read at once, in bytes. A longer text is read alone.
 const MAX_BATCH_BYTES: u64 = 1 << 20;
 
-/// Items, in order, in parts whose texts fit memory together.
+/// Splits items into parts whose texts fit in memory, in order.
 pub(crate) fn in_parts<T>(
     items: impl IntoIterator<Item = T>,
     text: impl Fn(&T) -> Option<TextRef>,
@@ -33,7 +33,7 @@ pub(crate) fn in_parts<T>(
     in_parts_by(items, |item| text(item).map(|text| (text.sha256, text.size)))
 }
 
-/// The same of texts that are told apart by anything, each with its size in bytes.
+/// Splits items with texts of any key type, each with its size in bytes.
 pub(crate) fn in_parts_by<T, K: Ord>(
     items: impl IntoIterator<Item = T>,
     text: impl Fn(&T) -> Option<(K, u64)>,

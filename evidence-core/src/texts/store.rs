@@ -1,4 +1,4 @@
-//! What a store answers about texts.
+//! The queries about texts that a store answers.
 
 use async_trait::async_trait;
 
@@ -9,8 +9,7 @@ use crate::store::error::StoreResult;
 /// Queries about texts.
 #[async_trait]
 pub trait TextStore: Send + Sync {
-    /// Those of the texts with these digests that the organization keeps, once each, in any order; what is unknown or
-    /// cannot be read any more is passed over. They are told apart by their digests. Of several entries that keep a text the
-    /// newest is read, so that keeping it again puts right what was damaged.
+    /// Returns the texts with these digests, each once, in any order. Skips unknown and unreadable ones. If
+    /// several entries contain a text, the newest is read, so recording a text again repairs a damaged one.
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>>;
 }

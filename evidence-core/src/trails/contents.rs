@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::flows::templates::Parsed;
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::rules::compliance::{self, ByContent, ReportedArtifact, ReportedAttestation};
+use crate::rules::compliance::{self, ContentIndex, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::trails::compliance::ComplianceStatus;
@@ -39,7 +39,7 @@ pub(crate) const fn no_trails() -> TrailCache {
 #[derive(Debug)]
 pub(crate) struct ReportedTrail {
     pub(crate) contents: TrailContents,
-    by_content: OnceLock<ByContent>,
+    by_content: OnceLock<ContentIndex>,
     /// The compliance by the template that was needed first.
     compliance: OnceLock<(Arc<Parsed>, Arc<ComplianceStatus>)>,
     read_at: Instant,
@@ -82,12 +82,12 @@ impl ReportedTrail {
 
     /// Returns the reports, grouped by the content that they are about. Attestation indexes are those of the
     /// contents.
-    pub(crate) fn by_content(&self) -> &ByContent {
+    pub(crate) fn by_content(&self) -> &ContentIndex {
         self.by_content.get_or_init(|| {
             let TrailContents { artifacts, attestations, earlier_names, .. } = &self.contents;
             let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
             let attestations = attestations.iter().map(ReportedAttestation::from).collect();
-            ByContent::new(&artifacts, attestations, earlier_names)
+            ContentIndex::new(&artifacts, attestations, earlier_names)
         })
     }
 

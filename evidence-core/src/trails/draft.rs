@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::artifacts::store::ArtifactFilter;
+use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
-use crate::fact::payload::UnknownFields;
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -57,8 +57,8 @@ impl Draft {
         cx: &Context<'_>,
     ) -> Result<KnownFlow> {
         if let Some(Current { revision, record }) = known {
-            self.guards.push(Guard::Denotes(Key::Flow(name.clone()), record.id));
-            self.flow = Some(Guard::Revision(RecordKind::Flow, record.id, *revision));
+            self.preconditions.push(Precondition::Denotes(Key::Flow(name.clone()), record.id));
+            self.flow = Some(Precondition::Revision(RecordKind::Flow, record.id, *revision));
             return Ok(*record);
         }
         if !cx.settings().implicit_flows {
@@ -66,7 +66,7 @@ impl Draft {
         }
         let record = Flow::named(name.clone(), "flow_name", cx)?;
         let known = KnownFlow::from(&record);
-        self.guarded(Fact::FlowCreated { record }, Guard::Vacant(Key::Flow(name.clone())));
+        self.fact_if(Fact::FlowCreated { record }, Precondition::Vacant(Key::Flow(name.clone())));
         Ok(known)
     }
 
@@ -109,7 +109,7 @@ impl Draft {
         cx: &Context<'_>,
     ) -> Result<Option<Arc<KnownArtifact>>> {
         let known = cx.known_artifact(&key, filter).await?;
-        self.guards.extend(known.as_ref().map(|known| Guard::Denotes(key, known.id)));
+        self.preconditions.extend(known.as_ref().map(|known| Precondition::Denotes(key, known.id)));
         Ok(known)
     }
 
@@ -124,13 +124,13 @@ impl Draft {
     ) -> Id {
         let key = Key::Trail { flow: flow.id, name: name.clone() };
         if let Some(Current { record, .. }) = known {
-            self.guards.push(Guard::Denotes(key, record.id));
+            self.preconditions.push(Precondition::Denotes(key, record.id));
             return record.id;
         }
         let record = Trail::begun(flow, name.clone(), cx);
         let id = record.id;
-        self.guarded(Fact::TrailBegun { record }, Guard::Vacant(key));
-        self.guards.extend(self.flow.take());
+        self.fact_if(Fact::TrailBegun { record }, Precondition::Vacant(key));
+        self.preconditions.extend(self.flow.take());
         id
     }
 }

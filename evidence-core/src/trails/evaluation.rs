@@ -17,7 +17,6 @@ use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::texts::record::in_parts;
 use crate::time::Timestamp;
-use crate::trails::events::ARTIFACTS_PER_QUERY;
 use crate::trails::record::Trail;
 use crate::trails::store::TrailContents;
 
@@ -149,6 +148,9 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
     }
     Ok(activities)
 }
+
+/// The most artifacts of a trail in one query of runs. Each may have run often, in many environments.
+pub(super) const ARTIFACTS_PER_QUERY: usize = 128;
 
 /// Returns when each of these artifacts last started or stopped running in any environment.
 async fn last_ran(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<BTreeMap<String, Timestamp>> {

@@ -23,7 +23,7 @@ use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
-use crate::trails::evaluation::EvaluatedTrail;
+use crate::trails::evaluation::{ARTIFACTS_PER_QUERY, EvaluatedTrail};
 use crate::trails::record::Trail;
 use crate::trails::store::TrailEntry;
 
@@ -69,9 +69,6 @@ pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Resu
     }
     Ok(cx.store().runs(cx.org()?, fingerprints, cx.limits().runs).await?)
 }
-
-/// The most artifacts of a trail in one query of runs. Each may have run often, in many environments.
-pub(super) const ARTIFACTS_PER_QUERY: usize = 128;
 
 /// The runs of a trail's artifacts.
 #[derive(Debug, Default)]

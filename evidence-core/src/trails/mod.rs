@@ -19,6 +19,6 @@ pub use events::{
 pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailExpansion, TrailInput};
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
-pub use record::Trail;
-pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailLabel, TrailStore, TrailVersion};
+pub use record::{Trail, TrailLabel};
+pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailStore, TrailVersion};
 pub use view::{TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList, TrailView};

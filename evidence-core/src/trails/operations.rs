@@ -10,7 +10,7 @@ use crate::bounded::{Description, List, ShortText, TagText, UserData, WebUrl, pu
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::flows::record::Flow;
 use crate::flows::templates::Uploaded;
 use crate::git::GitCommit;
@@ -98,7 +98,7 @@ impl Operation for BeginTrail {
     const METHOD: Method = Method::Put;
     const PATH: &'static str = "/trails/{org}/{flow_name}";
     const SCOPE: Scope = Scope::Write;
-    const SUMMARY: &'static str = "Begins a trail, or changes one that was begun";
+    const SUMMARY: &'static str = "Begins or updates a trail";
     type Body = Form<TrailInput>;
     type Output = Put<Acknowledged>;
 
@@ -134,19 +134,19 @@ async fn begin(
         draft.keep_template(template, cx).await?;
     }
     let created = known.is_none();
-    // Guard the flow as well: whether anything changed depends on the flow's template.
-    draft.guards.extend(draft.flow.take());
+    // The write also depends on the flow: whether anything changed depends on the flow's template.
+    draft.preconditions.extend(draft.flow.take());
     match &known {
         None => {
-            draft.guarded(Fact::TrailBegun { record }, Guard::Vacant(key));
+            draft.fact_if(Fact::TrailBegun { record }, Precondition::Vacant(key));
         }
         Some(known) => {
             let changes = record.changes_since(&known.record);
             if !changes.is_empty() {
                 record.last_modified_at = cx.now_after(record.last_modified_at);
                 record.last_modified_by = cx.actor();
-                let guard = Guard::Revision(RecordKind::Trail, record.id, known.revision);
-                draft.guarded(Fact::TrailUpdated { record, changes }, guard);
+                let precondition = Precondition::Revision(RecordKind::Trail, record.id, known.revision);
+                draft.fact_if(Fact::TrailUpdated { record, changes }, precondition);
             }
         }
     }

@@ -79,7 +79,7 @@ impl Operation for GetAuditPdf {
             pdf::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes))
         };
         let (digest, bytes) = cx.compute().run_long(draw).await?.map_err(|source| Error::Internal {
-            what: "the PDF could not be drawn",
+            what: "the PDF could not be rendered",
             source: source.into(),
         })?;
         cx.reserve_for_answer(bytes.len() as u64).await?;
@@ -412,13 +412,13 @@ fn files(attestation: &Attestation) -> impl Iterator<Item = pdf::Attachment> {
     })
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
-        use std::sync::Arc;
+    use std::sync::Arc;
 
     use super::*;
     use crate::attestations::details::{Details, OverrideDetails};
-    use crate::conformance::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
+    use crate::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
     use crate::flows::templates::Parsed;
     use crate::rules::template::Template;
     use crate::trails::store::TrailContents;

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Actor;
-use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::links::ExternalUrls;
-use crate::name::TrailName;
+use crate::name::{FlowName, TrailName};
 use crate::repos::record::RepoInfo;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -57,3 +57,12 @@ pub struct Trail {
 }
 
 keep_unknown_fields!(Trail);
+
+/// The name of a trail and of its flow.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TrailLabel {
+    /// The name of its flow.
+    pub flow: FlowName,
+    /// Its name in the flow.
+    pub name: TrailName,
+}

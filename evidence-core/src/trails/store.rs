@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::artifacts::store::ArtifactRow;
 use crate::attestations::store::AttestationRow;
 use crate::id::Id;
-use crate::name::{Fingerprint, FlowName, TrailName};
+use crate::name::Fingerprint;
 use crate::page::{Listed, Page, PageRequest};
 use crate::rules::compliance::EarlierNames;
 use crate::rules::template::Template;
@@ -15,7 +15,7 @@ use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::tags::record::TagFilter;
 use crate::time::Timestamp;
-use crate::trails::record::Trail;
+use crate::trails::record::{Trail, TrailLabel};
 
 /// A filter for lists of trails. All given conditions must match.
 #[derive(Debug, Clone, Default)]
@@ -26,15 +26,6 @@ pub struct TrailFilter {
     pub flow_tag: Option<TagFilter>,
     /// Trails to which an artifact was reported whose fingerprint begins with this.
     pub fingerprint: Option<String>,
-}
-
-/// The name of a trail and of its flow.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TrailLabel {
-    /// The name of its flow.
-    pub flow: FlowName,
-    /// Its name in the flow.
-    pub name: TrailName,
 }
 
 /// A trail with the part of its reports that its compliance depends on.

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Transfer;
-use super::copy::Skipped;
 use crate::blobs::{BlobReader, Blobs, Chunks};
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -23,6 +22,21 @@ pub(super) const UNREADABLE: usize = 16;
 /// After this many consecutive unreadable attachments, of any organizations, the attachment store is
 /// considered unreadable.
 pub(super) const GIVEN_UP: usize = 3 * UNREADABLE;
+
+/// The reason why an attachment is not copied. Its `Display` completes "the attachment …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Skipped {
+    /// The source has no content for it, or the content is empty.
+    #[error("is missing or empty")]
+    Missing,
+    /// The content in the source does not match its digest.
+    #[error("does not match its hash")]
+    Altered,
+    /// The source's attachment store cannot be read, for this reason.
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+}
 
 /// Verifies every attachment that a record names, if attachments are stored outside the store. Reports each
 /// that is missing, does not match its digest, or cannot be read, in a sentence.

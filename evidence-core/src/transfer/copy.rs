@@ -9,7 +9,7 @@ use crate::feed::{Advance, Lease};
 use crate::id::{Id, SystemRandom};
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
-use crate::notifications::job::{NAME, after};
+use crate::notifications::post::{NAME, after};
 use crate::notifications::store::{Delivery, Position};
 use crate::orgs::record::Organization;
 use crate::page::Listed;
@@ -20,7 +20,7 @@ use crate::sweep::pending;
 use crate::sweep::store::AttachmentState;
 use crate::time::{Clock, SystemClock};
 
-use super::attachments::{Attachments, Content, Fault, GIVEN_UP, Organizations, PAGE, UNREADABLE};
+use super::attachments::{Attachments, Content, Fault, GIVEN_UP, Organizations, PAGE, Skipped, UNREADABLE};
 use super::{Import, Transfer};
 
 /// The duration of the lease on the target's notifications, in case this process ends while it holds the
@@ -89,21 +89,6 @@ pub enum CopyProgress {
         /// The reason.
         reason: Skipped,
     },
-}
-
-/// The reason why an attachment is not copied. Its `Display` completes "the attachment …".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Skipped {
-    /// The source has no content for it, or the content is empty.
-    #[error("is missing or empty")]
-    Missing,
-    /// The content in the source does not match its digest.
-    #[error("does not match its hash")]
-    Altered,
-    /// The source's attachment store cannot be read, for this reason.
-    #[error("cannot be read: {0}")]
-    Unreadable(String),
 }
 
 /// An organization that was copied.

@@ -24,8 +24,8 @@ use crate::store::Store;
 use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult};
 
-pub use attachments::check_attachments;
-pub use copy::{AttachmentCounts, Copied, CopyError, CopyProgress, Side, Skipped, Summary, copy};
+pub use attachments::{Skipped, check_attachments};
+pub use copy::{AttachmentCounts, Copied, CopyError, CopyProgress, Side, Summary, copy};
 
 /// The queries that a copy needs from a store, beyond those of the service.
 #[async_trait]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::auth::actor::{Actor, ActorKind};
-use crate::fact::payload::UnknownFields;
+use crate::decode::UnknownFields;
 use crate::orgs::record::{OrgKind, User};
 use crate::time::Timestamp;
 

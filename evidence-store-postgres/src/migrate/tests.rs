@@ -137,7 +137,10 @@ impl Bench {
 
     async fn record(&self, store: &PostgresStore, facts: Vec<Fact>) -> StoreResult<()> {
         let (org, by) = (self.org, self.actor.clone());
-        store.record(Write { org, by, at: NOW, facts, guards: vec![], secrets: vec![] }).await.map(drop)
+        store
+            .record(Write { org, by, at: NOW, facts, preconditions: vec![], secrets: vec![] })
+            .await
+            .map(drop)
     }
 
     async fn execute(&self, sql: &str) {

@@ -11,7 +11,7 @@ use evidence_core::seed::Seed;
 use evidence_core::store::{Recorder, StoreResult};
 use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
-use evidence_core::{Entry, Evidence, Fact, Guard, Settings, Write};
+use evidence_core::{Entry, Evidence, Fact, Precondition, Settings, Write};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::SchemaName;
@@ -70,8 +70,8 @@ impl Bench {
     }
 
     /// Returns a write of these facts.
-    pub(crate) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
-        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, guards, secrets: Vec::new() }
+    pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
+        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, preconditions, secrets: Vec::new() }
     }
 
     /// Records the creation of a flow.

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use evidence_conformance::checks;
 use evidence_core::attestations::DecisionFilter;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::builds::BuildFilter;
-use evidence_core::conformance::checks;
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope};
 use evidence_core::id::Id;
 use evidence_core::page::PageRequest;
@@ -14,7 +14,7 @@ use evidence_core::snapshots::Snapshot;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::TrailFilter;
-use evidence_core::{Entry, Fact, Guard, Key, Store, StoreError, Write};
+use evidence_core::{Entry, Fact, Key, Precondition, Store, StoreError, Write};
 
 /// A store whose tables a test can change directly.
 pub(crate) trait Damaged: Sized {
@@ -57,10 +57,15 @@ async fn facts(store: &dyn Store, org: Id) -> Vec<Fact> {
     entries.iter().map(|entry| serde_json::from_str(&entry.payload).unwrap()).collect()
 }
 
-async fn record(store: &dyn Store, org: Id, fact: Fact, guards: Vec<Guard>) -> StoreResult<Vec<Entry>> {
+async fn record(
+    store: &dyn Store,
+    org: Id,
+    fact: Fact,
+    preconditions: Vec<Precondition>,
+) -> StoreResult<Vec<Entry>> {
     let by = Actor { id: org, name: "jane".to_owned(), kind: ActorKind::User };
     let (at, facts) = (Timestamp::from_seconds(1_000), vec![fact]);
-    store.record(Write { org, by, at, facts, guards, secrets: Vec::new() }).await
+    store.record(Write { org, by, at, facts, preconditions, secrets: Vec::new() }).await
 }
 
 /// The results of binary searches in an environment: the latest snapshot at each time, the latest deployment
@@ -143,8 +148,8 @@ pub(crate) async fn of_snapshots_give_no_number_again<D: Damaged>() {
         });
         let again = |index| {
             let snapshot = Snapshot { index, changes: Vec::new(), ..newest.unwrap().clone() };
-            let guard = Guard::Vacant(Key::Snapshot { environment, index });
-            record(&*store, org, Fact::SnapshotTaken { snapshot }, vec![guard])
+            let precondition = Precondition::Vacant(Key::Snapshot { environment, index });
+            record(&*store, org, Fact::SnapshotTaken { snapshot }, vec![precondition])
         };
         if lost < 5 {
             let refused = again(lost).await;

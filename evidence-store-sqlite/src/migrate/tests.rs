@@ -108,7 +108,10 @@ impl Bench {
 
     async fn record(&self, store: &SqliteStore, facts: Vec<Fact>) -> StoreResult<()> {
         let (org, by) = (self.org, self.actor.clone());
-        store.record(Write { org, by, at: NOW, facts, guards: vec![], secrets: vec![] }).await.map(drop)
+        store
+            .record(Write { org, by, at: NOW, facts, preconditions: vec![], secrets: vec![] })
+            .await
+            .map(drop)
     }
 
     fn execute(&self, sql: &str) {

@@ -13,7 +13,7 @@ fn budget() -> RequestBudget {
     Admission::new(&Limits::default()).on_behalf_of(None)
 }
 
-/// A body in pieces of at most `size` bytes, and how many bytes were taken of it.
+/// Creates a body in pieces of at most `size` bytes, with a counter of the bytes that were read.
 fn body(bytes: Vec<u8>, size: usize) -> (UnsyncBoxBody<Bytes, BoxError>, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&taken);
@@ -26,7 +26,7 @@ fn body(bytes: Vec<u8>, size: usize) -> (UnsyncBoxBody<Bytes, BoxError>, Arc<Ato
     (StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync(), taken)
 }
 
-/// A part: what `Content-Disposition` says after `form-data; `, further headers, the content.
+/// A part: the rest of `Content-Disposition` after `form-data; `, further headers, and the content.
 type Sent<'a> = (&'a str, &'a [&'a str], &'a str);
 
 const OTHER: Sent<'_> = ("name=\"other\"", &[], "");
@@ -41,7 +41,7 @@ fn form(parts: &[Sent<'_>]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What was read: the document, and each file's name, media type and content.
+/// The result: the document, and each file's name, media type and content.
 type Got = (Option<String>, Vec<[String; 3]>);
 
 async fn got(bytes: Vec<u8>, size: usize, parts: FormParts) -> Result<Got> {
@@ -228,7 +228,7 @@ async fn short_files_count_against_the_memory_and_the_temporary_space_of_their_t
     let names: Vec<String> =
         (0..32).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
     let parts: Vec<Sent<'_>> = names.iter().map(|name| (name.as_str(), &[][..], file.as_str())).collect();
-    // Two mebibytes in all. A tenant may hold an eighth of the memory, and half of the temporary space.
+    // Two mebibytes in total. A tenant may use an eighth of the memory, and half of the temporary space.
     for (request_memory, temporary_space, accepted) in
         [(16 << 20, 1 << 20, true), (1 << 20, 8 << 20, true), (1 << 20, 1 << 20, false)]
     {
@@ -245,7 +245,7 @@ async fn short_files_count_against_the_memory_and_the_temporary_space_of_their_t
     }
 }
 
-/// Their files are received before the memory for their documents is there.
+/// The files are received before memory for the documents is available.
 #[tokio::test(start_paused = true)]
 async fn forms_with_short_files_and_long_documents_do_not_wait_for_each_other() {
     let limits = Limits { request_memory: 16 << 20, ..Limits::default() };
@@ -255,7 +255,7 @@ async fn forms_with_short_files_and_long_documents_do_not_wait_for_each_other() 
         (0..32).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
     let mut parts: Vec<Sent<'_>> = names.iter().map(|name| (name.as_str(), &[][..], file.as_str())).collect();
     parts.push(("name=\"data_json\"", &[], &document));
-    // Their files are as long as the memory that the tenant may hold. Each document takes half of that.
+    // The files are as long as the tenant's memory limit. Each document takes half of that.
     let forms = std::iter::repeat_with(|| body(form(&parts), 64 << 10).0).take(4);
     let read = forms.map(async |body| {
         read("b".to_owned(), body, MANY, limits.document, &limits, &budget).await.map(drop)

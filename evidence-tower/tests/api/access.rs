@@ -1,21 +1,20 @@
-//! Who may ask, and what is checked before what.
+//! Rights, and the order of checks.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::api_keys::{CreateApiKey, GetApiKey, ListApiKeys, NewApiKey, RevokeApiKey, RotateApiKey};
 use evidence_core::auth::{Credential, Principal, Target};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::flows::{GetFlow, ListFlows, PutFlow};
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Created, Form, Json};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{CreateServiceAccount, PatchServiceAccount};
-use evidence_core::{Error, Evidence, EvidenceService, Operation, Settings, Store};
+use evidence_core::{Error, EvidenceService, Operation};
 use futures_util::future::join_all;
 use futures_util::stream;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -23,16 +22,15 @@ use http::{HeaderValue, Method};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, from_value, json};
+use serde_json::from_value;
 
 use crate::intercepting_store::{InterceptingStore, take_counts, take_queries};
-use crate::mounts::{Mount, SentBody};
-use crate::support::{
-    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, NOW, REVOKED, fixture, in_memory, on_every_store,
-};
+use crate::mounts::SentBody;
+use crate::support::prelude::*;
+use crate::support::{EXPIRED, KEYS, REVOKED, every_store};
 
-#[tokio::test]
-async fn without_a_valid_credential_everything_is_unauthorized() {
+#[test]
+fn without_a_valid_credential_everything_is_unauthorized() {
     let long = format!("Bearer {}", "k".repeat(10_000));
     let table = [
         "",
@@ -60,100 +58,81 @@ async fn without_a_valid_credential_everything_is_unauthorized() {
         }
         let binary = HeaderValue::from_bytes(b"Bearer \xff").unwrap();
         api.get("/flows/acme").header(AUTHORIZATION, binary).await.expect_exactly(401, refused);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_case_of_the_scheme_does_not_matter() {
-    on_every_store(async |api| {
-        for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
-            api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn the_case_of_the_scheme_does_not_matter(api: Api) {
+    for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
+        api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
+    }
 }
 
-#[tokio::test]
-async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
-    on_every_store(async |api| {
-        // jane-key:, jane-key:any:thing
-        for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
-            let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
-            assert_eq!(reply.status, 200, "{reply:?}");
-        }
-        // jane-key, :jane-key, and no base64
-        for credential in ["Basic amFuZS1rZXk=", "Basic OmphbmUta2V5", "Basic jane-key:", "Basic"] {
-            let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
-            reply.expect_exactly(401, json!({"message": "Unauthorized"}));
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn the_repo_list_takes_the_key_as_the_user_of_basic_too(api: Api) {
+    // jane-key:, jane-key:any:thing
+    for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
+        let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    // jane-key, :jane-key, and no base64
+    for credential in ["Basic amFuZS1rZXk=", "Basic OmphbmUta2V5", "Basic jane-key:", "Basic"] {
+        let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
+        reply.expect_exactly(401, json!({"message": "Unauthorized"}));
+    }
 }
 
-#[tokio::test]
-async fn a_role_reads_or_writes_as_far_as_it_goes() {
-    on_every_store(async |api| {
-        for (role, key) in KEYS {
-            api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
-            let put = api.put("/flows/acme/template_file").key(key).await;
-            // Who may write gets as far as the missing form.
-            let (status, message) = match role {
-                evidence_core::auth::Role::Admin | evidence_core::auth::Role::Member => {
-                    (400, "Input payload validation failed")
-                }
-                evidence_core::auth::Role::Snapshotter | evidence_core::auth::Role::Reader => {
-                    (403, "You don't have permission to access this resource")
-                }
-            };
-            put.expect(status, json!({"message": message}));
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn a_role_reads_or_writes_as_far_as_it_goes(api: Api) {
+    for (role, key) in KEYS {
+        api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
+        let put = api.put("/flows/acme/template_file").key(key).await;
+        // A caller with the right to write gets as far as the missing form.
+        let (status, message) = match role {
+            evidence_core::auth::Role::Admin | evidence_core::auth::Role::Member => {
+                (400, "Input payload validation failed")
+            }
+            evidence_core::auth::Role::Snapshotter | evidence_core::auth::Role::Reader => {
+                (403, "You don't have permission to access this resource")
+            }
+        };
+        put.expect(status, json!({"message": message}));
+    }
 }
 
-#[tokio::test]
-async fn checks_come_in_their_order() {
-    on_every_store(async |api| {
-        let junk = "multipart/form-data; boundary=b";
-        let put = |path: &str| api.put(path).bytes(junk, "junk");
-        put("/nowhere").anonymous().await.expect(404, json!({"message": "Not found"}));
-        put("/flows/acme/shop").anonymous().await.expect(405, json!({"message": "Method not allowed"}));
-        put("/flows/nobody/template_file").anonymous().await.expect(401, json!({"message": "Unauthorized"}));
-        let unknown = put("/flows/nobody/template_file").await;
-        unknown.expect(
-            404,
-            json!({"message": "Organization not found", "errors": {"org": "no organization named 'nobody'"}}),
-        );
-        put("/flows/acme/template_file").key(JOHN).await.expect(403, json!({}));
-        put("/flows/acme/template_file").await.expect(400, json!({"errors": {}}));
-        api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));
-        api.get("/flows/acme/a%00b").await.expect(400, json!({"errors": {}}));
-        api.get("/flows/acme/unknown").await.expect(404, json!({"message": "Flow not found"}));
-    })
-    .await;
+#[apply(on_every_store)]
+async fn checks_come_in_their_order(api: Api) {
+    let junk = "multipart/form-data; boundary=b";
+    let put = |path: &str| api.put(path).bytes(junk, "junk");
+    put("/nowhere").anonymous().await.fails(404, "Not found");
+    put("/flows/acme/shop").anonymous().await.fails(405, "Method not allowed");
+    put("/flows/nobody/template_file").anonymous().await.fails(401, "Unauthorized");
+    let unknown = put("/flows/nobody/template_file").await;
+    unknown.expect(
+        404,
+        json!({"message": "Organization not found", "errors": {"org": "no organization named 'nobody'"}}),
+    );
+    put("/flows/acme/template_file").key(JOHN).await.expect(403, json!({}));
+    put("/flows/acme/template_file").await.expect(400, json!({"errors": {}}));
+    api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));
+    api.get("/flows/acme/a%00b").await.expect(400, json!({"errors": {}}));
+    api.get("/flows/acme/unknown").await.fails(404, "Flow not found");
 }
 
-#[tokio::test]
-async fn what_cannot_name_an_organization_does_not_exist() {
-    on_every_store(async |api| {
-        for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
-            let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
-            reply.expect(404, json!({"message": "Organization not found"}));
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn what_cannot_name_an_organization_does_not_exist(api: Api) {
+    for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
+        let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
+        reply.fails(404, "Organization not found");
+    }
 }
 
-#[tokio::test]
-async fn a_personal_organization_is_its_users_alone() {
-    on_every_store(async |api| {
-        api.get("/flows/jane").await.expect_exactly(200, json!([]));
-        for key in [JOHN, "admin-key"] {
-            api.get("/flows/jane").key(key).await.expect(403, json!({}));
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn a_personal_organization_is_its_users_alone(api: Api) {
+    api.get("/flows/jane").await.expect_exactly(200, json!([]));
+    for key in [JOHN, "admin-key"] {
+        api.get("/flows/jane").key(key).await.expect(403, json!({}));
+    }
 }
 
 /// A server over this store whose clock shows so many seconds after [`NOW`], and the clock.
@@ -287,29 +266,26 @@ fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-#[tokio::test]
-async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
-    on_every_store(async |api| {
-        let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
-        let key = key_of(&api, "member-key").await;
-        let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
-        let put = api.put("/environments/acme").key("member-key");
-        let put = put.header(CONTENT_TYPE, "application/json").body(after(revoke(), &environment("late")));
-        put.await.expect(401, json!({"message": "Unauthorized"}));
+#[apply(on_every_store)]
+async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded(api: Api) {
+    let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
+    let key = key_of(&api, "member-key").await;
+    let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
+    let put = api.put("/environments/acme").key("member-key");
+    let put = put.header(CONTENT_TYPE, "application/json").body(after(revoke(), &environment("late")));
+    put.await.fails(401, "Unauthorized");
 
-        let lowered = json!({"privilege": "reader"});
-        let lower = || api.patch("/service-accounts/acme/admin-key").json(&lowered);
-        let put = api.put("/environments/acme").key("admin-key");
-        let put = put.header(CONTENT_TYPE, "application/json").body(after(lower(), &environment("late")));
-        put.await.expect(403, json!({}));
-        api.get("/environments/acme").await.expect_exactly(200, json!([]));
-    })
-    .await;
+    let lowered = json!({"privilege": "reader"});
+    let lower = || api.patch("/service-accounts/acme/admin-key").json(&lowered);
+    let put = api.put("/environments/acme").key("admin-key");
+    let put = put.header(CONTENT_TYPE, "application/json").body(after(lower(), &environment("late")));
+    put.await.expect(403, json!({}));
+    api.get("/environments/acme").await.expect_exactly(200, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_key_that_is_used_all_the_time_never_comes_back_after_its_revocation() {
-    on_every_store(async |api| {
+    every_store(async |api| {
         let keys = "/service-accounts/acme/reader-key/api-keys";
         for round in 0..10 {
             let made = api.post(keys).json(json!({"description": "ci"})).await.created();

@@ -1,18 +1,20 @@
-//! What the operator of a host manages, as the API's callers meet it.
+//! The effects of an operator's administration on the API.
 
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::{ApiKey, Role};
 use evidence_core::name::OrgName;
 use evidence_core::orgs::Member;
 use evidence_core::seed::Seed;
-use evidence_core::{Error, Evidence, Result, Settings};
-use serde_json::json;
+use evidence_core::{Error, Result};
 
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN, NOW, StoreUnderTest, acme, fixture, stores};
+use crate::support::prelude::*;
 
 /// Runs a case over every store, with the service behind the API.
-async fn each_service(case: impl AsyncFn(Evidence, Api)) {
+fn each_service(case: impl AsyncFn(Evidence, Api)) {
+    block_on(every_service(case));
+}
+
+async fn every_service(case: impl AsyncFn(Evidence, Api)) {
     for StoreUnderTest { name, store, guard, .. } in stores().await {
         let service = fixture(store, Settings::default()).await;
         let api = Api::new(service.clone(), Mount::Tower, name).await;
@@ -33,7 +35,7 @@ async fn remove(service: &Evidence, user: &str) -> Result<()> {
     service.administration(&name("ops")).remove_member(&name("acme"), &name(user)).await
 }
 
-/// Who has a role in acme, as `name role`.
+/// The members of acme, as `name role`.
 async fn members(service: &Evidence) -> Vec<String> {
     let members = service.administration(&name("ops")).members(&name("acme")).await.unwrap();
     members.iter().map(|Member { user, role }| format!("{} {role}", user.name)).collect()
@@ -54,15 +56,12 @@ fn refusal(outcome: Result<()>) -> (u16, String) {
     (error.status(), field)
 }
 
-#[tokio::test]
-async fn a_member_may_what_the_role_says_as_long_as_they_have_it() {
+#[test]
+fn a_member_may_what_the_role_says_as_long_as_they_have_it() {
     each_service(async |service, api| {
         let before = size(&service).await;
         let reads = async || api.get("/flows/acme").key(JOHN).await.status.as_u16();
-        let writes = async |name: &str| {
-            let body = json!({"name": name, "type": "server", "description": ""});
-            api.put("/environments/acme").json(body).key(JOHN).await.status.as_u16()
-        };
+        let writes = async |name: &str| api.put_environment(name, "server").key(JOHN).await.status.as_u16();
         assert_eq!((reads().await, writes("a").await), (403, 403));
         set(&service, "john", Role::Reader).await.unwrap();
         assert_eq!((reads().await, writes("b").await), (200, 403));
@@ -87,14 +86,13 @@ async fn a_member_may_what_the_role_says_as_long_as_they_have_it() {
                 ("member_removed", "operator:ops"),
             ]
         );
-        // Nobody gets the role back by being somebody elsewhere.
+        // A role in another organization does not restore the removed role.
         assert_eq!(api.get("/flows/foobar").key(JOHN).await.status, 200);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_organization_keeps_an_administrator() {
+#[test]
+fn an_organization_keeps_an_administrator() {
     each_service(async |service, api| {
         let refused = (400, "user".to_owned());
         let before = size(&service).await;
@@ -107,13 +105,12 @@ async fn an_organization_keeps_an_administrator() {
         remove(&service, "jane").await.unwrap();
         assert_eq!(members(&service).await, ["john admin"]);
         assert_eq!(api.get("/flows/acme").key(JANE).await.status, 403);
-    })
-    .await;
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_two_administrators_who_leave_at_once_one_stays() {
-    each_service(async |service, _| {
+    every_service(async |service, _| {
         for round in 0..20 {
             // One of the two is there.
             for user in ["jane", "john"] {
@@ -144,8 +141,8 @@ async fn of_two_administrators_who_leave_at_once_one_stays() {
     .await;
 }
 
-#[tokio::test]
-async fn what_cannot_be_is_told_with_the_field_and_nothing_is_recorded() {
+#[test]
+fn what_cannot_be_is_told_with_the_field_and_nothing_is_recorded() {
     each_service(async |service, _| {
         let by = service.administration(&name("ops"));
         let named = |text: &str, field: &str| (text.to_owned(), field.to_owned());
@@ -176,12 +173,11 @@ async fn what_cannot_be_is_told_with_the_field_and_nothing_is_recorded() {
         assert_eq!(names().await, named("alice jane john", "acme alice beta foobar jane john"));
         let after = by.users(Some(&name("alice")), 1).await.unwrap();
         assert_eq!(after.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["jane"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_users_key_works_until_it_is_revoked() {
+#[test]
+fn a_users_key_works_until_it_is_revoked() {
     each_service(async |service, api| {
         let by = service.administration(&name("ops"));
         let (jane, john) = (name("jane"), name("john"));
@@ -209,6 +205,5 @@ async fn a_users_key_works_until_it_is_revoked() {
         let seed =
             Seed { user: john.clone(), orgs: vec![], api_key: Some(ApiKey::imported(made.key.clone())) };
         assert_eq!(refusal(service.seed(&seed).await.map(drop)), (400, "api_key".to_owned()));
-    })
-    .await;
+    });
 }

@@ -1,21 +1,15 @@
 //! The allowlist (specification, Allowlist record; GET /allowlists/{org}).
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_core::StoreError;
 use evidence_core::allowlists::ReevaluateEnded;
 use evidence_core::background::LEASE;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
-use evidence_core::{Evidence, Settings, Store, StoreError};
-use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::intercepting_store::{Failure, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::environments::PROVENANCE;
-use crate::support::json::{FORBIDDEN, INVALID};
-use crate::support::{Api, JOHN, ManualClock, NOW, fixture, on_every_store, stores};
+use crate::support::prelude::*;
 
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";
@@ -24,117 +18,101 @@ fn allowance(digit: &str, reason: &str) -> Value {
     json!({"artifact_name": "shop", "artifact_fingerprint": digit.repeat(64), "description": reason})
 }
 
-#[tokio::test]
-async fn a_record_has_every_field_of_the_table() {
-    on_every_store(async |api| {
-        api.environment("production").await;
-        assert_eq!(api.get(LIST).await.ok(), json!([]));
-        let sent = allowance("a", "known");
-        assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
-        let records = api.get(LIST).await.ok();
-        let record = &records[0];
-        assert!(record["timestamp"].is_i64(), "{record}");
-        let expected = json!([{
-            "artifact_name": "shop",
-            "description": "known",
-            "environment_name": "production",
-            "fingerprint": "a".repeat(64),
-            "timestamp": record["timestamp"],
-            "user_name": "jane",
-        }]);
-        assert_eq!(records, expected);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn a_record_has_every_field_of_the_table(api: Api) {
+    api.environment("production").await;
+    assert_eq!(api.get(LIST).await.ok(), json!([]));
+    let sent = allowance("a", "known");
+    assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
+    let records = api.get(LIST).await.ok();
+    let record = &records[0];
+    assert!(record["timestamp"].is_i64(), "{record}");
+    let expected = json!([{
+        "artifact_name": "shop",
+        "description": "known",
+        "environment_name": "production",
+        "fingerprint": "a".repeat(64),
+        "timestamp": record["timestamp"],
+        "user_name": "jane",
+    }]);
+    assert_eq!(records, expected);
 }
 
-#[tokio::test]
-async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first() {
-    on_every_store(async |api| {
-        api.environment("production").await;
-        api.environment("staging").await;
-        api.put(PRODUCTION).json(allowance("a", "first")).await.created();
-        api.put(PRODUCTION).json(allowance("b", "second")).await.created();
-        api.put("/allowlists/acme/staging").json(allowance("a", "third")).await.created();
-        api.put(PRODUCTION).json(allowance("a", "fourth")).await.created();
-        let records = api.get(LIST).await.ok();
-        let reasons: Vec<&Value> =
-            records.as_array().unwrap().iter().map(|record| &record["description"]).collect();
-        assert_eq!(reasons, ["fourth", "third", "second"]);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first(api: Api) {
+    api.environment("production").await;
+    api.environment("staging").await;
+    api.put(PRODUCTION).json(allowance("a", "first")).await.created();
+    api.put(PRODUCTION).json(allowance("b", "second")).await.created();
+    api.put("/allowlists/acme/staging").json(allowance("a", "third")).await.created();
+    api.put(PRODUCTION).json(allowance("a", "fourth")).await.created();
+    let records = api.get(LIST).await.ok();
+    let reasons: Vec<&Value> =
+        records.as_array().unwrap().iter().map(|record| &record["description"]).collect();
+    assert_eq!(reasons, ["fourth", "third", "second"]);
 }
 
-#[tokio::test]
-async fn the_body_is_closed_and_every_field_is_required() {
-    on_every_store(async |api| {
-        api.environment("production").await;
-        let without = |field: &str| {
-            let mut body = allowance("a", "known");
-            body.as_object_mut().unwrap().remove(field);
-            body
-        };
-        let with = |field: &str, value: Value| {
-            let mut body = allowance("a", "known");
-            body[field] = value;
-            body
-        };
-        let pattern = "String should match pattern '^[a-f0-9]{64}$'";
-        let refused = [
-            (json!(null), "body", "Field required [input: None]".to_owned()),
-            (without("artifact_name"), "artifact_name", "Field required [input: None]".to_owned()),
-            (
-                without("artifact_fingerprint"),
-                "artifact_fingerprint",
-                "Field required [input: None]".to_owned(),
-            ),
-            (without("description"), "description", "Field required [input: None]".to_owned()),
-            (with("artifact_fingerprint", json!("")), "artifact_fingerprint", format!("{pattern} [input: ]")),
-            (
-                with("artifact_fingerprint", json!("A".repeat(64))),
-                "artifact_fingerprint",
-                format!("{pattern} [input: {}]", "A".repeat(64)),
-            ),
-            (
-                with("artifact_fingerprint", json!("a".repeat(63))),
-                "artifact_fingerprint",
-                format!("{pattern} [input: {}]", "a".repeat(63)),
-            ),
-            (
-                with("description", json!(null)),
-                "description",
-                "Input should be a valid string [input: None]".to_owned(),
-            ),
-            (with("more", json!(1)), "more", "Extra inputs are not permitted [input: 1]".to_owned()),
-        ];
-        for (body, field, text) in refused {
-            api.put(PRODUCTION).json(&body).await.refused(400, INVALID, &[(field, &text)]);
-        }
-        assert_eq!(api.get(LIST).await.ok(), json!([]));
-    })
-    .await;
+#[apply(on_every_store)]
+async fn the_body_is_closed_and_every_field_is_required(api: Api) {
+    api.environment("production").await;
+    let without = |field: &str| {
+        let mut body = allowance("a", "known");
+        body.as_object_mut().unwrap().remove(field);
+        body
+    };
+    let with = |field: &str, value: Value| {
+        let mut body = allowance("a", "known");
+        body[field] = value;
+        body
+    };
+    let pattern = "String should match pattern '^[a-f0-9]{64}$'";
+    let refused = [
+        (json!(null), "body", "Field required [input: None]".to_owned()),
+        (without("artifact_name"), "artifact_name", "Field required [input: None]".to_owned()),
+        (without("artifact_fingerprint"), "artifact_fingerprint", "Field required [input: None]".to_owned()),
+        (without("description"), "description", "Field required [input: None]".to_owned()),
+        (with("artifact_fingerprint", json!("")), "artifact_fingerprint", format!("{pattern} [input: ]")),
+        (
+            with("artifact_fingerprint", json!("A".repeat(64))),
+            "artifact_fingerprint",
+            format!("{pattern} [input: {}]", "A".repeat(64)),
+        ),
+        (
+            with("artifact_fingerprint", json!("a".repeat(63))),
+            "artifact_fingerprint",
+            format!("{pattern} [input: {}]", "a".repeat(63)),
+        ),
+        (
+            with("description", json!(null)),
+            "description",
+            "Input should be a valid string [input: None]".to_owned(),
+        ),
+        (with("more", json!(1)), "more", "Extra inputs are not permitted [input: 1]".to_owned()),
+    ];
+    for (body, field, text) in refused {
+        api.put(PRODUCTION).json(&body).await.refused(400, INVALID, &[(field, &text)]);
+    }
+    assert_eq!(api.get(LIST).await.ok(), json!([]));
 }
 
-#[tokio::test]
-async fn the_environment_must_exist_and_the_caller_may_write() {
-    on_every_store(async |api| {
-        let body = allowance("a", "known");
-        api.put(PRODUCTION).json(&body).await.refused(
-            404,
-            "Environment not found",
-            &[("env_name", "no environment named 'production' in organization 'acme'")],
-        );
-        api.put("/allowlists/acme/-").json(&body).await.refuses_field(400, "env_name");
-        api.environment("production").await;
-        for role in ["reader", "snapshotter"] {
-            let other = &format!("{role}-key");
-            assert_eq!(api.put(PRODUCTION).json(&body).key(other).await.message(403), FORBIDDEN, "{role}");
-            assert_eq!(api.get(LIST).key(other).await.ok(), json!([]), "{role}");
-        }
-        assert_eq!(api.get("/allowlists/nowhere").await.message(404), "Organization not found");
-        assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
-        assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn the_environment_must_exist_and_the_caller_may_write(api: Api) {
+    let body = allowance("a", "known");
+    api.put(PRODUCTION).json(&body).await.refused(
+        404,
+        "Environment not found",
+        &[("env_name", "no environment named 'production' in organization 'acme'")],
+    );
+    api.put("/allowlists/acme/-").json(&body).await.refuses_field(400, "env_name");
+    api.environment("production").await;
+    for role in ["reader", "snapshotter"] {
+        let other = &format!("{role}-key");
+        assert_eq!(api.put(PRODUCTION).json(&body).key(other).await.message(403), FORBIDDEN, "{role}");
+        assert_eq!(api.get(LIST).key(other).await.ok(), json!([]), "{role}");
+    }
+    assert_eq!(api.get("/allowlists/nowhere").await.message(404), "Organization not found");
+    assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
+    assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
 }
 
 /// The seconds of [`NOW`], and so many more.
@@ -142,95 +120,84 @@ fn seconds(more: i64) -> i64 {
     NOW.as_micros() / 1_000_000 + more
 }
 
-#[tokio::test]
-async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again() {
-    on_every_store(async |api| {
-        api.given_environments("docker", &["production", "other"]).await;
-        api.put_policy("p", PROVENANCE).await.created();
-        let runs = [('a', &[10][..])];
-        for environment in ["production", "other"] {
-            api.attach(environment, "p").await;
-            api.put(&format!("/allowlists/acme/{environment}")).json(allowance("a", "known")).await.created();
-            api.report_running(environment, &runs).await.created();
-            api.get(&format!("/environments/acme/{environment}")).await.expect(200, json!({"state": true}));
-        }
-        let entry = format!("{PRODUCTION}/{}", "a".repeat(64));
-        api.delete(&entry).await.expect_exactly(200, json!("OK"));
-        api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
-        let artifact =
-            json!({"compliant": false, "annotation": {"type": "became-non-compliant", "was": 1, "now": 1}});
-        api.get("/snapshots/acme/production/-1").await.expect(200, json!({"artifacts": [artifact]}));
-        api.get("/environments/acme/other").await.expect(200, json!({"state": true}));
-        // Neither a report nor the gate counts it any more.
-        api.report_running("production", &runs).await.ok();
-        api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
-        let gate = format!("/asserts/acme/fingerprint/{}?environment_name=production", "a".repeat(64));
-        assert_eq!(api.get(&gate).await.message(404), "Artifact not found");
-        let of = |records: &Value| {
-            let records = records.as_array().unwrap().iter();
-            Vec::from_iter(records.map(|one| one["environment_name"].as_str().unwrap().to_owned()))
-        };
-        assert_eq!(of(&api.get(LIST).await.ok()), ["other"]);
-        let all = api.get(&format!("{LIST}?include_ended=true")).await.ok();
-        assert_eq!(of(&all), ["production", "other"]);
-        assert_eq!((&all[0]["withdrawn_by"], &all[0]["ended_at"]), (&json!("jane"), &json!(seconds(0))));
-        assert_eq!((&all[0]["description"], all[1].get("ended_at")), (&json!("known"), None));
-        // Once; and it may be allowed again.
-        let missing = format!(
-            "the allowlist of environment 'production' has no entry in force for '{}'",
-            "a".repeat(64)
-        );
-        api.delete(&entry).await.refused(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
-        api.put(PRODUCTION).json(allowance("a", "again")).await.created();
-        api.report_running("production", &runs).await.created();
-        api.get("/environments/acme/production").await.expect(200, json!({"state": true}));
-        assert_eq!(of(&api.get(LIST).await.ok()), ["production", "other"]);
-        for role in ["reader", "snapshotter"] {
-            assert_eq!(api.delete(&entry).key(&format!("{role}-key")).await.message(403), FORBIDDEN);
-        }
-        assert_eq!(
-            api.delete(&entry.replace("production", "nowhere")).await.message(404),
-            "Environment not found"
-        );
-        api.delete(&format!("{PRODUCTION}/xyz")).await.refuses_field(400, "fingerprint");
-    })
-    .await;
+#[apply(on_every_store)]
+async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) {
+    api.given_environments("docker", &["production", "other"]).await;
+    api.put_policy("p", PROVENANCE).await.created();
+    let runs = [('a', &[10][..])];
+    for environment in ["production", "other"] {
+        api.attach(environment, "p").await;
+        api.put(&format!("/allowlists/acme/{environment}")).json(allowance("a", "known")).await.created();
+        api.report_running(environment, &runs).await.created();
+        api.get(&format!("/environments/acme/{environment}")).await.expect(200, json!({"state": true}));
+    }
+    let entry = format!("{PRODUCTION}/{}", "a".repeat(64));
+    api.delete(&entry).await.expect_exactly(200, json!("OK"));
+    api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
+    let artifact =
+        json!({"compliant": false, "annotation": {"type": "became-non-compliant", "was": 1, "now": 1}});
+    api.get("/snapshots/acme/production/-1").await.expect(200, json!({"artifacts": [artifact]}));
+    api.get("/environments/acme/other").await.expect(200, json!({"state": true}));
+    // Neither a report nor the gate counts it any more.
+    api.report_running("production", &runs).await.ok();
+    api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
+    let gate = format!("/asserts/acme/fingerprint/{}?environment_name=production", "a".repeat(64));
+    assert_eq!(api.get(&gate).await.message(404), "Artifact not found");
+    let of = |records: &Value| {
+        let records = records.as_array().unwrap().iter();
+        Vec::from_iter(records.map(|one| one["environment_name"].as_str().unwrap().to_owned()))
+    };
+    assert_eq!(of(&api.get(LIST).await.ok()), ["other"]);
+    let all = api.get(&format!("{LIST}?include_ended=true")).await.ok();
+    assert_eq!(of(&all), ["production", "other"]);
+    assert_eq!((&all[0]["withdrawn_by"], &all[0]["ended_at"]), (&json!("jane"), &json!(seconds(0))));
+    assert_eq!((&all[0]["description"], all[1].get("ended_at")), (&json!("known"), None));
+    // Once; and it may be allowed again.
+    let missing =
+        format!("the allowlist of environment 'production' has no entry in force for '{}'", "a".repeat(64));
+    api.delete(&entry).await.refused(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
+    api.put(PRODUCTION).json(allowance("a", "again")).await.created();
+    api.report_running("production", &runs).await.created();
+    api.get("/environments/acme/production").await.expect(200, json!({"state": true}));
+    assert_eq!(of(&api.get(LIST).await.ok()), ["production", "other"]);
+    for role in ["reader", "snapshotter"] {
+        assert_eq!(api.delete(&entry).key(&format!("{role}-key")).await.message(403), FORBIDDEN);
+    }
+    assert_eq!(
+        api.delete(&entry.replace("production", "nowhere")).await.message(404),
+        "Environment not found"
+    );
+    api.delete(&format!("{PRODUCTION}/xyz")).await.refuses_field(400, "fingerprint");
 }
 
-#[tokio::test]
-async fn an_end_is_in_the_future_and_in_seconds() {
-    on_every_store(async |api| {
-        api.environment("production").await;
-        let until = |end: Value| {
-            let mut body = allowance("a", "known");
-            body["expires_at"] = end;
-            body
-        };
-        let in_seconds = "Input should be in epoch seconds, not in milliseconds, microseconds or nanoseconds";
-        let past = "expires_at cannot be in the past; it is in epoch seconds";
-        for (end, text) in [
-            (json!(seconds(0)), past.to_owned()),
-            (json!(-1), past.to_owned()),
-            (json!(0), past.to_owned()),
-            (json!(seconds(9) * 1_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000)),
-            (
-                json!(seconds(9) * 1_000_000_000),
-                format!("{in_seconds} [input: {}]", seconds(9) * 1_000_000_000),
-            ),
-        ] {
-            let refused = api.put(PRODUCTION).json(until(end)).await;
-            refused.refused(400, INVALID, &[("expires_at", &text)]);
-        }
-        for end in [json!("2026-01-01"), json!(1.5), json!(true)] {
-            api.put(PRODUCTION).json(until(end)).await.refuses_field(400, "expires_at");
-        }
-        assert_eq!(api.get(&format!("{LIST}?include_ended=true")).await.ok(), json!([]));
-        let sent = until(json!(seconds(1)));
-        assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
-        let listed = &api.get(LIST).await.ok()[0];
-        assert_eq!((&listed["expires_at"], listed.get("ended_at")), (&json!(seconds(1)), None));
-    })
-    .await;
+#[apply(on_every_store)]
+async fn an_end_is_in_the_future_and_in_seconds(api: Api) {
+    api.environment("production").await;
+    let until = |end: Value| {
+        let mut body = allowance("a", "known");
+        body["expires_at"] = end;
+        body
+    };
+    let in_seconds = "Input should be in epoch seconds, not in milliseconds, microseconds or nanoseconds";
+    let past = "expires_at cannot be in the past; it is in epoch seconds";
+    for (end, text) in [
+        (json!(seconds(0)), past.to_owned()),
+        (json!(-1), past.to_owned()),
+        (json!(0), past.to_owned()),
+        (json!(seconds(9) * 1_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000)),
+        (json!(seconds(9) * 1_000_000_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000_000_000)),
+    ] {
+        let refused = api.put(PRODUCTION).json(until(end)).await;
+        refused.refused(400, INVALID, &[("expires_at", &text)]);
+    }
+    for end in [json!("2026-01-01"), json!(1.5), json!(true)] {
+        api.put(PRODUCTION).json(until(end)).await.refuses_field(400, "expires_at");
+    }
+    assert_eq!(api.get(&format!("{LIST}?include_ended=true")).await.ok(), json!([]));
+    let sent = until(json!(seconds(1)));
+    assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
+    let listed = &api.get(LIST).await.ok()[0];
+    assert_eq!((&listed["expires_at"], listed.get("ended_at")), (&json!(seconds(1)), None));
 }
 
 /// An expired entry counts neither in the gate nor in a report, and without a report the job turns the environment red.

@@ -2,17 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
+use evidence_core::EvidenceService;
 use evidence_core::blobs::{Blobs, Whole};
 use evidence_core::digest::sha256_hex;
-use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_object_store::ObjectBlobs;
-use serde_json::json;
 
 use crate::faults::Log;
-use crate::mounts::Mount;
-use crate::support::{Api, acme, fixture, stores};
+use crate::support::prelude::*;
 
 /// A server that was just started on this store, with its attachments in this directory.
 async fn started(store: &Arc<dyn Store>, directory: &Path) -> (Evidence, Api) {
@@ -24,10 +21,12 @@ async fn started(store: &Arc<dyn Store>, directory: &Path) -> (Evidence, Api) {
 
 /// The status of an attestation with this file.
 async fn attest(api: &Api, file: &str) -> u16 {
-    let document = json!({"attestation_name": "one", "is_compliant": true}).to_string();
-    let parts =
-        [("name=\"data_json\"", document.as_str()), ("name=\"attachment_file\"; filename=\"a\"", file)];
-    api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.status.as_u16()
+    api.attest_in("shop", "t", "generic")
+        .data(json!({"attestation_name": "one", "is_compliant": true}))
+        .file("attachment_file", "a", &file)
+        .await
+        .status
+        .as_u16()
 }
 
 fn files_in(directory: &Path) -> usize {

@@ -2,11 +2,9 @@
 //! uploaded again puts them right.
 
 use std::any::Any;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use evidence_core::blobs::CHUNK;
-use evidence_core::{Evidence, Settings};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::SchemaName;
@@ -14,14 +12,12 @@ use evidence_tower::EvidenceApi;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, ETAG, IF_NONE_MATCH};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
-use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, StoreUnderTest, fixture, on_every_store, stores};
+use crate::support::prelude::*;
 
-/// What becomes of chunks: in SQLite, and in PostgreSQL.
+/// Damages chunks in SQLite and in PostgreSQL.
 const DAMAGES: [(&str, &str); 3] = [
     (
         "UPDATE blob_chunk SET data = zeroblob(length(data)) WHERE seq = 1",
@@ -45,45 +41,38 @@ async fn damage(guard: &(dyn Any + Send), (sqlite, postgres): (&str, &str)) {
     }
 }
 
-#[tokio::test]
-async fn content_that_the_client_has_is_answered_with_304() {
-    on_every_store(async |api| {
-        let file = attest(&api, "one", &["some content"]).await;
-        let (file, pdf) = (file.strip_prefix("/api/v2").unwrap(), "/trails/acme/shop/t/audit_pdf");
-        for path in [file, pdf] {
-            let whole = api.get(path).await;
-            let etag = whole.headers[ETAG].to_str().unwrap().to_owned();
-            for (sent, is_known) in [
-                (etag.clone(), true),
-                (format!("\"other\", W/{etag}"), true),
-                ("*".to_owned(), true),
-                ("\"other\"".to_owned(), false),
-            ] {
-                for method in [Method::GET, Method::HEAD] {
-                    let reply = api.request(method.clone(), path).header(IF_NONE_MATCH, sent.as_str()).await;
-                    assert_eq!(reply.headers[ETAG], etag, "{method} {path} {sent}");
-                    let status = if is_known { 304 } else { 200 };
-                    assert_eq!(reply.status.as_u16(), status, "{method} {path} {sent}");
-                    let has_body = !is_known && method == Method::GET;
-                    assert_eq!(
-                        reply.body,
-                        if has_body { whole.body.clone() } else { Bytes::new() },
-                        "{path} {sent}"
-                    );
-                    assert_eq!(
-                        reply.headers.contains_key(CONTENT_LENGTH),
-                        !is_known,
-                        "{method} {path} {sent}"
-                    );
-                }
+#[apply(on_every_store)]
+async fn content_that_the_client_has_is_answered_with_304(api: Api) {
+    let file = attest(&api, "one", &["some content"]).await;
+    let (file, pdf) = (file.strip_prefix("/api/v2").unwrap(), "/trails/acme/shop/t/audit_pdf");
+    for path in [file, pdf] {
+        let whole = api.get(path).await;
+        let etag = whole.headers[ETAG].to_str().unwrap().to_owned();
+        for (sent, is_known) in [
+            (etag.clone(), true),
+            (format!("\"other\", W/{etag}"), true),
+            ("*".to_owned(), true),
+            ("\"other\"".to_owned(), false),
+        ] {
+            for method in [Method::GET, Method::HEAD] {
+                let reply = api.request(method.clone(), path).header(IF_NONE_MATCH, sent.as_str()).await;
+                assert_eq!(reply.headers[ETAG], etag, "{method} {path} {sent}");
+                let status = if is_known { 304 } else { 200 };
+                assert_eq!(reply.status.as_u16(), status, "{method} {path} {sent}");
+                let has_body = !is_known && method == Method::GET;
+                assert_eq!(
+                    reply.body,
+                    if has_body { whole.body.clone() } else { Bytes::new() },
+                    "{path} {sent}"
+                );
+                assert_eq!(reply.headers.contains_key(CONTENT_LENGTH), !is_known, "{method} {path} {sent}");
             }
         }
-        // What has no tag is not known, and a refusal is no content.
-        api.get("/flows/acme").header(IF_NONE_MATCH, "*").await.ok();
-        let missing = api.get("/trails/acme/shop/none/audit_pdf").header(IF_NONE_MATCH, "*").await;
-        assert_eq!(missing.status.as_u16(), 404);
-    })
-    .await;
+    }
+    // A response without a tag does not match, and a refusal is no content.
+    api.get("/flows/acme").header(IF_NONE_MATCH, "*").await.ok();
+    let missing = api.get("/trails/acme/shop/none/audit_pdf").header(IF_NONE_MATCH, "*").await;
+    assert_eq!(missing.status.as_u16(), 404);
 }
 
 /// Attests with these files, and answers where to get them.
@@ -94,7 +83,7 @@ async fn attest(api: &Api, name: &str, files: &[&str]) -> String {
         .collect();
     let mut parts = vec![("name=\"data_json\"", document.as_str())];
     parts.extend(names.iter().map(String::as_str).zip(files.iter().copied()));
-    api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
+    api.attest_in("shop", "t", "generic").form(&parts).await.created();
     let found = api.get(&format!("/attestations/acme/shop/trail/t/{name}")).await.ok();
     let id = found[0]["attestation_id"].as_str().unwrap();
     format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence")

@@ -1,21 +1,15 @@
 //! Lists of attestations: of an organization, of a flow, and about commits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use evidence_core::Fact;
 use evidence_core::attestations::Attestation;
 use evidence_core::compute::{ComputePool, Job};
 use evidence_core::git::GitCommit;
 use evidence_core::id::Id;
-use evidence_core::memory::MemoryStore;
 use evidence_core::trails::Trail;
-use evidence_core::{Fact, Settings, Store};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::json::INVALID;
-use crate::support::{Api, JOHN, acme, fixture, on_every_store, with_every_store};
-use crate::trails::{COMMIT, TEMPLATE};
+use crate::support::prelude::*;
 use crate::unreadable::inject_all;
 
 const ALL: &str = "/attestations/acme";
@@ -26,8 +20,7 @@ async fn attest(api: &Api, flow: &str, name: &str, is_compliant: bool, number: u
     let document = json!({
         "attestation_name": name, "is_compliant": is_compliant, "user_data": {}, "description": number.to_string(),
     });
-    let path = format!("/attestations/acme/{flow}/trail/t/generic");
-    api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+    api.attest_in(flow, "t", "generic").data(&document).await.created();
 }
 
 /// The descriptions of a list, which tell its attestations.
@@ -36,8 +29,12 @@ fn numbers(list: &Value) -> String {
     numbers.collect::<Vec<_>>().join(" ")
 }
 
+macro_rules! with_attestations {
+    ($($case:tt)*) => { case_of! { with_attestations: $($case)* } };
+}
+
 /// Runs a case with six attestations in three flows, and one of another organization.
-async fn with_attestations(case: impl AsyncFn(Api)) {
+fn with_attestations(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         for (number, (flow, name, is_compliant)) in (1..).zip([
             ("shop", "unit", true),
@@ -48,7 +45,8 @@ async fn with_attestations(case: impl AsyncFn(Api)) {
             attest(&api, flow, name, is_compliant, number).await;
         }
         let suite = json!([{"name": "s", "errors": 0, "failures": 0, "skipped": 0, "total": 1, "duration": 1.0, "timestamp": 1.0}]);
-        let junit = json!({"attestation_name": "unit", "user_data": {}, "description": "5", "junit_results": suite});
+        let junit =
+            json!({"attestation_name": "unit", "user_data": {}, "description": "5", "junit_results": suite});
         api.attest("junit", &junit).await.created();
         let data = json!({"is_compliant": true});
         let decision = json!({
@@ -56,75 +54,64 @@ async fn with_attestations(case: impl AsyncFn(Api)) {
             "control": "C-1", "attestation_data": data,
         });
         api.attest("system", &decision).await.created();
-        let theirs = json!({"attestation_name": "unit", "is_compliant": true, "user_data": {}}).to_string();
         api.post("/attestations/foobar/shop/trail/t/generic")
             .key(JOHN)
-            .form(&[("name=\"data_json\"", &theirs)])
+            .data(json!({"attestation_name": "unit", "is_compliant": true, "user_data": {}}))
             .await
             .created();
         case(api).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn attestations_of_an_organization_are_listed_newest_first() {
-    with_attestations(async |api| {
-        let list = api.get(ALL).await.ok();
-        assert_eq!(numbers(&list["data"]), "6 5 4 3 2 1");
-        let links = json!({"self": {"href": "http://localhost:8001/api/v2/attestations/acme"}});
-        assert_eq!(list["_links"], links);
-        let by_name = api.get("/attestations/acme/tool/trail/t/unit").await.ok();
-        assert_eq!(list["data"][4], by_name[0]);
-    })
-    .await;
+#[apply(with_attestations)]
+async fn attestations_of_an_organization_are_listed_newest_first(api: Api) {
+    let list = api.get(ALL).await.ok();
+    assert_eq!(numbers(&list["data"]), "6 5 4 3 2 1");
+    let links = json!({"self": {"href": "http://localhost:8001/api/v2/attestations/acme"}});
+    assert_eq!(list["_links"], links);
+    let by_name = api.get("/attestations/acme/tool/trail/t/unit").await.ok();
+    assert_eq!(list["data"][4], by_name[0]);
 }
 
-#[tokio::test]
-async fn a_page_of_attestations_leads_to_the_next_until_there_is_none() {
-    with_attestations(async |api| {
-        for (query, pages) in [
-            ("per_page=2", vec!["6 5", "4 3", "2 1"]),
-            ("per_page=4", vec!["6 5 4 3", "2 1"]),
-            ("per_page=6", vec!["6 5 4 3 2 1"]),
-            ("per_page=1&flow=tool&flow=site", vec!["4", "2"]),
-            ("per_page=2&flow=shop&flow=tool&flow=shop", vec!["6 5", "3 2", "1"]),
-            ("per_page=1&type=system:decision&type=junit", vec!["6", "5", ""]),
-            ("per_page=2&from_timestamp=1&to_timestamp=1783538510.5", vec!["6 5", "4 3", "2 1"]),
-            ("per_page=1&name=unit", vec!["5", "2", "1"]),
-            ("per_page=1&name_regex=%5Eunit&is_compliant=true&flow=shop", vec!["5", "1", ""]),
-        ] {
-            let (mut path, mut found) = (format!("{ALL}?{query}"), Vec::new());
-            loop {
-                let list = api.get(&path).await.ok();
-                found.push(numbers(&list["data"]));
-                let Some(next) = list["_links"]["next"]["href"].as_str() else { break };
-                path = next.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned();
-                assert_eq!(api.get(&path).await.ok()["_links"]["self"]["href"], next, "{query}");
-            }
-            assert_eq!(found, pages, "{query}");
+#[apply(with_attestations)]
+async fn a_page_of_attestations_leads_to_the_next_until_there_is_none(api: Api) {
+    for (query, pages) in [
+        ("per_page=2", vec!["6 5", "4 3", "2 1"]),
+        ("per_page=4", vec!["6 5 4 3", "2 1"]),
+        ("per_page=6", vec!["6 5 4 3 2 1"]),
+        ("per_page=1&flow=tool&flow=site", vec!["4", "2"]),
+        ("per_page=2&flow=shop&flow=tool&flow=shop", vec!["6 5", "3 2", "1"]),
+        ("per_page=1&type=system:decision&type=junit", vec!["6", "5", ""]),
+        ("per_page=2&from_timestamp=1&to_timestamp=1783538510.5", vec!["6 5", "4 3", "2 1"]),
+        ("per_page=1&name=unit", vec!["5", "2", "1"]),
+        ("per_page=1&name_regex=%5Eunit&is_compliant=true&flow=shop", vec!["5", "1", ""]),
+    ] {
+        let (mut path, mut found) = (format!("{ALL}?{query}"), Vec::new());
+        loop {
+            let list = api.get(&path).await.ok();
+            found.push(numbers(&list["data"]));
+            let Some(next) = list["_links"]["next"]["href"].as_str() else { break };
+            path = next.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned();
+            assert_eq!(api.get(&path).await.ok()["_links"]["self"]["href"], next, "{query}");
         }
-    })
-    .await;
+        assert_eq!(found, pages, "{query}");
+    }
 }
 
-#[tokio::test]
-async fn what_comes_in_meanwhile_is_on_no_later_page() {
-    with_attestations(async |api| {
-        for query in ["per_page=4", "per_page=4&flow=shop&flow=tool&flow=site"] {
-            let first = api.get(&format!("{ALL}?{query}")).await.ok();
-            let next = first["_links"]["next"]["href"].as_str().unwrap();
-            attest(&api, "tool", "late", true, 7).await;
-            let second = api.get(next.strip_prefix("http://localhost:8001/api/v2").unwrap()).await.ok();
-            let shown = format!("{} {}", numbers(&first["data"]), numbers(&second["data"]));
-            assert!(shown.ends_with("6 5 4 3 2 1"), "{shown}");
-        }
-    })
-    .await;
+#[apply(with_attestations)]
+async fn what_comes_in_meanwhile_is_on_no_later_page(api: Api) {
+    for query in ["per_page=4", "per_page=4&flow=shop&flow=tool&flow=site"] {
+        let first = api.get(&format!("{ALL}?{query}")).await.ok();
+        let next = first["_links"]["next"]["href"].as_str().unwrap();
+        attest(&api, "tool", "late", true, 7).await;
+        let second = api.get(next.strip_prefix("http://localhost:8001/api/v2").unwrap()).await.ok();
+        let shown = format!("{} {}", numbers(&first["data"]), numbers(&second["data"]));
+        assert!(shown.ends_with("6 5 4 3 2 1"), "{shown}");
+    }
 }
 
-#[tokio::test]
-async fn a_list_of_many_flows_is_read_to_its_end() {
+#[test]
+fn a_list_of_many_flows_is_read_to_its_end() {
     on_every_store(async |api| {
         let flows = Vec::from_iter((1..=20).map(|number| format!("flow{number}")));
         for (number, flow) in (1..).zip(&flows) {
@@ -139,59 +126,53 @@ async fn a_list_of_many_flows_is_read_to_its_end() {
             path = next.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned();
         }
         assert_eq!(found, ["20 19 18 17 16 15 14", "13 12 11 10 9 8 7", "6 5 4 3 2 1"]);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn attestations_are_narrowed_by_all_that_is_given() {
-    with_attestations(async |api| {
-        let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
-        let id = id.as_str().unwrap();
-        let known = json!({"name": "known"}).to_string();
-        let known = [("name=\"data_json\"", known.as_str())];
-        api.post("/custom-attestation-types/acme").form(&known).await.created();
-        for path in [
-            format!("{ALL}?type=junit&type=custom:unknown"),
-            format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=custom:unknown"),
-        ] {
-            assert_eq!(api.get(&path).await.message(404), "Custom attestation type not found", "{path}");
-        }
-        for (query, expected) in [
-            ("name=unit".to_owned(), "5 2 1"),
-            ("name=Unit".to_owned(), ""),
-            ("name=".to_owned(), ""),
-            ("name_regex=unit".to_owned(), "5 4 2 1"),
-            ("name_regex=^unit$".to_owned(), "5 2 1"),
-            ("name_regex=(?i)LINT|^ok".to_owned(), "6 3"),
-            ("flow=shop".to_owned(), "6 5 3 1"),
-            ("flow=tool&flow=site".to_owned(), "4 2"),
-            ("type=junit".to_owned(), "5"),
-            ("type=decision".to_owned(), "6"),
-            ("type=system:decision&type=junit".to_owned(), "6 5"),
-            ("type=custom:known".to_owned(), ""),
-            ("type=system:junit".to_owned(), ""),
-            ("is_compliant=false".to_owned(), "2"),
-            ("is_compliant=true&type=generic".to_owned(), "4 3 1"),
-            ("from_timestamp=1783538510&to_timestamp=1783538510".to_owned(), "6 5 4 3 2 1"),
-            ("from_timestamp=1783538511".to_owned(), ""),
-            ("to_timestamp=1783538509".to_owned(), ""),
-            (format!("attestation_id={id}"), "2"),
-            (format!("attestation_id={id}&name=unit&flow=tool"), "2"),
-            (format!("attestation_id={id}&flow=shop"), ""),
-            (format!("attestation_id={id}&is_compliant=true"), ""),
-            ("attestation_id=999".to_owned(), ""),
-        ] {
-            let list = api.get(&format!("{ALL}?{query}")).await.ok();
-            assert_eq!(numbers(&list["data"]), expected, "{query}");
-            assert_eq!(list["_links"]["next"], Value::Null, "{query}");
-        }
-    })
-    .await;
+#[apply(with_attestations)]
+async fn attestations_are_narrowed_by_all_that_is_given(api: Api) {
+    let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
+    let id = id.as_str().unwrap();
+    api.post("/custom-attestation-types/acme").data(json!({"name": "known"})).await.created();
+    for path in [
+        format!("{ALL}?type=junit&type=custom:unknown"),
+        format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=custom:unknown"),
+    ] {
+        assert_eq!(api.get(&path).await.message(404), "Custom attestation type not found", "{path}");
+    }
+    for (query, expected) in [
+        ("name=unit".to_owned(), "5 2 1"),
+        ("name=Unit".to_owned(), ""),
+        ("name=".to_owned(), ""),
+        ("name_regex=unit".to_owned(), "5 4 2 1"),
+        ("name_regex=^unit$".to_owned(), "5 2 1"),
+        ("name_regex=(?i)LINT|^ok".to_owned(), "6 3"),
+        ("flow=shop".to_owned(), "6 5 3 1"),
+        ("flow=tool&flow=site".to_owned(), "4 2"),
+        ("type=junit".to_owned(), "5"),
+        ("type=decision".to_owned(), "6"),
+        ("type=system:decision&type=junit".to_owned(), "6 5"),
+        ("type=custom:known".to_owned(), ""),
+        ("type=system:junit".to_owned(), ""),
+        ("is_compliant=false".to_owned(), "2"),
+        ("is_compliant=true&type=generic".to_owned(), "4 3 1"),
+        ("from_timestamp=1783538510&to_timestamp=1783538510".to_owned(), "6 5 4 3 2 1"),
+        ("from_timestamp=1783538511".to_owned(), ""),
+        ("to_timestamp=1783538509".to_owned(), ""),
+        (format!("attestation_id={id}"), "2"),
+        (format!("attestation_id={id}&name=unit&flow=tool"), "2"),
+        (format!("attestation_id={id}&flow=shop"), ""),
+        (format!("attestation_id={id}&is_compliant=true"), ""),
+        ("attestation_id=999".to_owned(), ""),
+    ] {
+        let list = api.get(&format!("{ALL}?{query}")).await.ok();
+        assert_eq!(numbers(&list["data"]), expected, "{query}");
+        assert_eq!(list["_links"]["next"], Value::Null, "{query}");
+    }
 }
 
-#[tokio::test]
-async fn what_narrows_no_list_of_attestations_is_refused() {
+#[test]
+fn what_narrows_no_list_of_attestations_is_refused() {
     on_every_store(async |api| {
         attest(&api, "shop", "unit", true, 1).await;
         let regex = "query.name_regex";
@@ -222,33 +203,31 @@ async fn what_narrows_no_list_of_attestations_is_refused() {
         }
         let flows: String = (0..21).map(|_| "&flow=shop").collect();
         api.get(&format!("{ALL}?per_page=1{flows}")).await.refuses_field(400, "query.flow");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn attestations_of_a_flow_are_listed_in_pages() {
-    with_attestations(async |api| {
-        let page = |page: u64, per_page: u64, page_count: u64| {
-            json!({"total": 4, "page": page, "per_page": per_page, "page_count": page_count})
-        };
-        for (query, expected, pagination) in [
-            ("", "6 5 3 1", page(1, 20, 1)),
-            ("?per_page=3", "6 5 3", page(1, 3, 2)),
-            ("?per_page=3&page=2", "1", page(2, 3, 2)),
-            ("?per_page=3&page=3", "", page(3, 3, 2)),
-            ("?from_timestamp=1783538510", "6 5 3 1", page(1, 20, 1)),
-        ] {
-            let list = api.get(&format!("{ALL}/shop{query}")).await.ok();
-            assert_eq!((numbers(&list["data"]), &list["pagination"]), (expected.to_owned(), &pagination), "{query}");
-        }
-        let none = api.get(&format!("{ALL}/shop?to_timestamp=1783538509")).await.ok();
-        assert_eq!((&none["data"], &none["pagination"]["total"]), (&json!([]), &json!(0)));
-        assert_eq!(api.get(&format!("{ALL}/none")).await.message(404), "Flow not found");
-        api.get(&format!("{ALL}/shop?page=0")).await.refuses_field(400, "query.page");
-        api.get(&format!("{ALL}/shop?per_page=101")).await.refuses_field(400, "query.per_page");
-    })
-    .await;
+#[apply(with_attestations)]
+async fn attestations_of_a_flow_are_listed_in_pages(api: Api) {
+    let page = |page: u64, per_page: u64, page_count: u64| json!({"total": 4, "page": page, "per_page": per_page, "page_count": page_count});
+    for (query, expected, pagination) in [
+        ("", "6 5 3 1", page(1, 20, 1)),
+        ("?per_page=3", "6 5 3", page(1, 3, 2)),
+        ("?per_page=3&page=2", "1", page(2, 3, 2)),
+        ("?per_page=3&page=3", "", page(3, 3, 2)),
+        ("?from_timestamp=1783538510", "6 5 3 1", page(1, 20, 1)),
+    ] {
+        let list = api.get(&format!("{ALL}/shop{query}")).await.ok();
+        assert_eq!(
+            (numbers(&list["data"]), &list["pagination"]),
+            (expected.to_owned(), &pagination),
+            "{query}"
+        );
+    }
+    let none = api.get(&format!("{ALL}/shop?to_timestamp=1783538509")).await.ok();
+    assert_eq!((&none["data"], &none["pagination"]["total"]), (&json!([]), &json!(0)));
+    assert_eq!(api.get(&format!("{ALL}/none")).await.message(404), "Flow not found");
+    api.get(&format!("{ALL}/shop?page=0")).await.refuses_field(400, "query.page");
+    api.get(&format!("{ALL}/shop?per_page=101")).await.refuses_field(400, "query.per_page");
 }
 
 /// Reports an attestation that is about a trail, or about the artifact with this fingerprint, and names a commit or none.
@@ -258,12 +237,11 @@ async fn about(api: &Api, trail: &str, number: usize, fingerprint: Option<&str>,
         "attestation_name": format!("check{number}"), "is_compliant": true, "user_data": {},
         "description": number.to_string(), "artifact_fingerprint": fingerprint, "git_commit_info": commit,
     });
-    let path = format!("/attestations/acme/shop/trail/{trail}/generic");
-    api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+    api.attest_in("shop", trail, "generic").data(&document).await.created();
 }
 
-#[tokio::test]
-async fn attestations_are_found_by_the_commit_that_they_are_about() {
+#[test]
+fn attestations_are_found_by_the_commit_that_they_are_about() {
     let [own, built, begun] = ["a", "b", "c"].map(|digit| digit.repeat(40));
     let [with, without] = ["d", "e"].map(|digit| digit.repeat(64));
     on_every_store(async |api| {
@@ -272,11 +250,13 @@ async fn attestations_are_found_by_the_commit_that_they_are_about() {
             .await
             .created();
         for (fingerprint, commit) in [(&with, Some(&built)), (&without, None)] {
-            let artifact = json!({
-                "fingerprint": fingerprint, "filename": "x", "trail_name": "t", "git_commit": commit,
-                "build_url": "https://b/1", "commit_url": "https://c/1",
-            });
-            api.post("/artifacts/acme/shop").json(artifact).await.created();
+            api.report("shop", fingerprint)
+                .with(json!({
+                    "trail_name": "t", "git_commit": commit, "build_url": "https://b/1",
+                    "commit_url": "https://c/1",
+                }))
+                .await
+                .created();
         }
         about(&api, "t", 1, None, None).await;
         about(&api, "t", 2, Some(&with), None).await;
@@ -324,8 +304,7 @@ async fn attestations_are_found_by_the_commit_that_they_are_about() {
         api.flow("tool", TEMPLATE).await;
         let elsewhere = api.get(&format!("{BY_COMMIT}?commit_list={own}&flow_name=tool")).await.ok();
         assert_eq!(elsewhere, json!({ &own: [] }));
-    })
-    .await;
+    });
 }
 
 /// An id that a service of the tests does not give.
@@ -343,39 +322,36 @@ fn described(number: usize) -> Option<String> {
     Some(number.to_string())
 }
 
-#[tokio::test]
-async fn all_trails_of_a_commit_are_gone_through() {
+#[apply(with_every_store)]
+async fn all_trails_of_a_commit_are_gone_through(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 501;
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        attest(&api, "tool", "unit", true, 0).await;
-        let org = acme(&*store).await;
-        attest(&api, "shop", "unit", true, 0).await;
-        let attestation = newest(&*store, org).await;
-        let trail = store.trail(org, attestation.flow, "t").await.unwrap().unwrap().record;
-        let commit: GitCommit = serde_json::from_value(json!({"sha1": COMMIT})).unwrap();
-        let reported = |number: usize| {
-            let trail = Trail {
-                id: numbered_id(2 * number),
-                name: format!("t{number}").parse().unwrap(),
-                git_commit_info: Some(commit.clone()),
-                ..trail.clone()
-            };
-            let attestation = Attestation {
-                id: numbered_id(2 * number + 1),
-                trail: trail.id,
-                description: described(number),
-                ..attestation.clone()
-            };
-            [Fact::TrailBegun { record: trail }, Fact::AttestationAdded { record: attestation }]
+    attest(&api, "tool", "unit", true, 0).await;
+    let org = acme(&*store).await;
+    attest(&api, "shop", "unit", true, 0).await;
+    let attestation = newest(&*store, org).await;
+    let trail = store.trail(org, attestation.flow, "t").await.unwrap().unwrap().record;
+    let commit: GitCommit = serde_json::from_value(json!({"sha1": COMMIT})).unwrap();
+    let reported = |number: usize| {
+        let trail = Trail {
+            id: numbered_id(2 * number),
+            name: format!("t{number}").parse().unwrap(),
+            git_commit_info: Some(commit.clone()),
+            ..trail.clone()
         };
-        inject_all(&*store, org, (1..=MANY).flat_map(reported).collect()).await;
-        let all = Vec::from_iter((1..=MANY).rev().map(|number| number.to_string())).join(" ");
-        for (query, expected) in [("", &*all), ("&flow_name=shop", &all), ("&flow_name=tool", "")] {
-            let found = api.get(&format!("{BY_COMMIT}?commit_list={COMMIT}{query}")).await.ok();
-            assert_eq!(numbers(&found[COMMIT]), expected, "{query}");
-        }
-    })
-    .await;
+        let attestation = Attestation {
+            id: numbered_id(2 * number + 1),
+            trail: trail.id,
+            description: described(number),
+            ..attestation.clone()
+        };
+        [Fact::TrailBegun { record: trail }, Fact::AttestationAdded { record: attestation }]
+    };
+    inject_all(&*store, org, (1..=MANY).flat_map(reported).collect()).await;
+    let all = Vec::from_iter((1..=MANY).rev().map(|number| number.to_string())).join(" ");
+    for (query, expected) in [("", &*all), ("&flow_name=shop", &all), ("&flow_name=tool", "")] {
+        let found = api.get(&format!("{BY_COMMIT}?commit_list={COMMIT}{query}")).await.ok();
+        assert_eq!(numbers(&found[COMMIT]), expected, "{query}");
+    }
 }
 
 /// Counts what it is given.
@@ -443,20 +419,15 @@ async fn a_page_ends_after_many_that_do_not_match_and_the_next_goes_on_there() {
     }
 }
 
-#[tokio::test]
-async fn commits_are_required_and_in_full() {
-    on_every_store(async |api| {
-        let text = "commit_list is required: provide one or more commit SHAs to search.";
-        api.get(BY_COMMIT).await.refused(400, text, &[("query.commit_list", "Field required")]);
-        for wrong in ["", "aaaaaaa", &"A".repeat(40), &"a".repeat(41)] {
-            api.get(&format!("{BY_COMMIT}?commit_list={wrong}"))
-                .await
-                .refuses_field(400, "query.commit_list[0]");
-        }
-        let many: String = (0..101).map(|number| format!("&commit_list={number:040x}")).collect();
-        api.get(&format!("{BY_COMMIT}?{}", &many[1..])).await.refuses_field(400, "query.commit_list");
-        let kind = format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=none");
-        api.get(&kind).await.refuses_field(400, "query.attestation_type");
-    })
-    .await;
+#[apply(on_every_store)]
+async fn commits_are_required_and_in_full(api: Api) {
+    let text = "commit_list is required: provide one or more commit SHAs to search.";
+    api.get(BY_COMMIT).await.refused(400, text, &[("query.commit_list", "Field required")]);
+    for wrong in ["", "aaaaaaa", &"A".repeat(40), &"a".repeat(41)] {
+        api.get(&format!("{BY_COMMIT}?commit_list={wrong}")).await.refuses_field(400, "query.commit_list[0]");
+    }
+    let many: String = (0..101).map(|number| format!("&commit_list={number:040x}")).collect();
+    api.get(&format!("{BY_COMMIT}?{}", &many[1..])).await.refuses_field(400, "query.commit_list");
+    let kind = format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=none");
+    api.get(&kind).await.refuses_field(400, "query.attestation_type");
 }

@@ -1,4 +1,4 @@
-//! Who may do what: every operation, asked by everybody, of what exists and of what does not. An operation without a
+//! Rights: every operation is requested by every caller, for existing and missing records. An operation without a
 //! row in the table fails.
 
 use std::collections::BTreeMap;
@@ -7,19 +7,16 @@ use evidence_core::auth::{ApiKey, Role};
 use evidence_core::seed::Seed;
 use http::Method;
 use http::header::AUTHORIZATION;
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
 use crate::operation_paths::{self, routes};
-use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
-use crate::trails::COMMIT;
+use crate::support::{EXPIRED, KEYS, REVOKED};
 
-/// Who gets an answer other than 401, 403 or 404 `Organization not found`.
+/// The callers that get a response other than 401, 403 or 404 `Organization not found`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Allowed {
-    /// Whoever has a credential.
+    /// Callers with a credential.
     ToAnybody,
-    /// Whoever has at least this role in the organization.
+    /// Callers with at least this role in the organization.
     From(Role),
     /// Users who have a role in the organization; the others learn nothing of whether there is one: 403.
     ToItsUsers,
@@ -30,13 +27,14 @@ enum Allowed {
 }
 use Allowed::{From, FromOrPublic, ToAnybody, ToItsManagers, ToItsUsers};
 
-/// What is sent.
+/// The body of a request.
 #[derive(Debug, Clone, Copy)]
 enum Sent {
     Nothing,
     Json(&'static str),
     Form(&'static str, &'static str),
 }
+use crate::support::prelude::*;
 use Sent::{Form, Json, Nothing};
 
 /// A row of the table.
@@ -44,7 +42,7 @@ struct Row {
     operation: &'static str,
     allowed: Allowed,
     sent: Sent,
-    /// What is answered when everything that the path names exists.
+    /// The status if all records in the path exist.
     found: u16,
     /// A parameter of the path, and what is answered when nothing has its name.
     missing: Option<(&'static str, u16)>,
@@ -59,7 +57,7 @@ impl Row {
         Self { missing: Some((parameter, status)), ..self }
     }
 
-    /// What the operation can be asked of.
+    /// The organizations and records that the operation is requested for.
     fn queries(&self) -> Vec<Of> {
         let mut queries = vec![Of::WhatExists];
         queries.extend(self.missing.map(|_| Of::WhatIsMissing));
@@ -234,10 +232,10 @@ const TABLE: &[Row] = &[
     row("put_user_default_org", ToItsUsers, Nothing, 200),
 ];
 
-/// Who asks.
+/// A caller.
 #[derive(Debug, Clone)]
 enum Caller {
-    /// Nobody that is known, with this header.
+    /// An unknown caller with this header.
     Stranger(Option<String>),
     /// Somebody of another organization, with this key.
     Outsider(String),
@@ -281,7 +279,7 @@ enum Of {
     AnUnknownOrganization,
 }
 
-/// What the table says.
+/// The status that the table expects.
 fn expected(row: &Row, caller: &Caller, of: Of) -> u16 {
     let status = match (of, row.missing) {
         (Of::WhatIsMissing, Some((_, status))) => status,
@@ -326,25 +324,23 @@ impl World {
         }
         api.report_running("prod", &[]).await.created();
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
-        let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
-        api.post("/custom-attestation-types/acme").form(&review).await.created();
-        api.post("/controls/acme").json(json!({"identifier": "c1", "name": "Review"})).await.created();
+        api.post("/custom-attestation-types/acme").data(json!({"name": "review"})).await.created();
+        api.post_control("c1").await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let key =
             api.post("/service-accounts/acme/ci/api-keys").json(json!({"description": "x"})).await.created();
         for (flow, visibility) in [("shop", "private"), ("open", "public")] {
             let document = json!({"name": flow, "description": "", "visibility": visibility}).to_string();
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await.created();
-            let artifact = json!({
-                "trail_name": "t", "fingerprint": "a".repeat(64), "filename": "x", "git_commit": COMMIT,
-                "build_url": "", "commit_url": "",
-                "repo_info": {"name": "acme/shop", "url": "https://git.example.com/acme/shop"},
-            });
-            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
-            let document = r#"{"attestation_name": "bar", "is_compliant": true}"#;
-            let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
-            let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
-            attest.form(&[("name=\"data_json\"", document), file]).await.created();
+            api.put("/flows/acme/template_file").data(&document).await.created();
+            api.report(flow, "a".repeat(64))
+                .with(json!({
+                    "trail_name": "t", "git_commit": COMMIT,
+                    "repo_info": {"name": "acme/shop", "url": "https://git.example.com/acme/shop"},
+                }))
+                .await
+                .created();
+            let attest = api.generic(flow, "bar", true).file("attachment_file", "a.txt", "hello");
+            attest.await.created();
         }
         for (path, sent) in [("environments", ENVIRONMENT_ACTION), ("flows", FLOW_ACTION)] {
             let Json(text) = sent else { unreachable!() };
@@ -352,8 +348,7 @@ impl World {
         }
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
-        let decide = api.post("/attestations/acme/shop/trail/t/system");
-        decide.form(&[("name=\"data_json\"", decision)]).await.created();
+        api.attest_in("shop", "t", "system").data(&decision).await.created();
         let Json(allowance) = ALLOWANCE else { unreachable!() };
         api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();
@@ -482,7 +477,7 @@ async fn everybody_gets_what_the_table_says_and_nothing_else() {
                 let wanted = expected(row, caller, of);
                 let context = format!("{} asked by {caller:?} of {of:?}", row.operation);
                 assert_eq!(reply.status.as_u16(), wanted, "{context}: {reply:?}");
-                // What is refused changes nothing; after what is done, the world is made again, with the same keys.
+                // A refused request changes nothing. After a successful write the world is made again, with the same keys.
                 if reply.status.is_success() && route.0 != Method::GET {
                     world = World::new().await;
                 }

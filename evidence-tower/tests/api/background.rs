@@ -43,7 +43,7 @@ impl Job for Count {
         let batch = turn.next(self.org, 1).await?;
         turn.done(&batch).await?;
         self.consumed.lock().unwrap().extend(batch.entries.iter().map(|entry| entry.index));
-        // What goes wrong once is tried again.
+        // A job that fails once is retried.
         match self.runs.fetch_add(1, Ordering::SeqCst) {
             0 => Err(Error::Forbidden),
             1 => panic!("the second run"),

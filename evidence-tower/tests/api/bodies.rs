@@ -1,20 +1,18 @@
 //! Bodies that are wrong in every way: each is refused with an answer, early, and by name.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use evidence_core::api;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
-use evidence_core::{Limits, api};
 use http::Method;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
-use crate::mounts::{Mount, SentBody};
-use crate::support::{Api, in_memory, on_every_mount};
+use crate::mounts::SentBody;
+use crate::support::prelude::*;
 
 /// An operation that reads a body of one kind, with a path that fits.
 struct Reads {
@@ -99,8 +97,8 @@ fn endless() -> (SentBody, Taken) {
     (StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync(), Taken(taken))
 }
 
-#[tokio::test]
-async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
+#[test]
+fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
     let deep = "[".repeat(10_000);
     let junk: [&[u8]; 7] = [b"{", b"{]", b" ", b"\"\xff\"", b"{\"a\":\"\xc3\"}", b"{} x", deep.as_bytes()];
     on_every_mount(async |api| {
@@ -114,153 +112,128 @@ async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
                 assert_eq!(fields, ["body"], "{method} {path}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_of_ours() {
-    on_every_mount(async |api| {
-        for Reads { method, path, .. } in operations(false) {
-            for bytes in ["null", "[]", "1", "\"x\"", "{\"name\":\"a\\u0000\"}", "{\"\\u0000\":1}"] {
-                let reply = api.request(method.clone(), &path).bytes("application/json", bytes).await;
-                assert!(reply.status.is_client_error(), "{method} {path} {bytes}: {reply:?}");
-            }
+#[apply(on_every_mount)]
+async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_of_ours(api: Api) {
+    for Reads { method, path, .. } in operations(false) {
+        for bytes in ["null", "[]", "1", "\"x\"", "{\"name\":\"a\\u0000\"}", "{\"\\u0000\":1}"] {
+            let reply = api.request(method.clone(), &path).bytes("application/json", bytes).await;
+            assert!(reply.status.is_client_error(), "{method} {path} {bytes}: {reply:?}");
         }
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
-async fn a_foreign_type_or_coding_is_refused() {
-    on_every_mount(async |api| {
-        let refused = json!({"message": "Unsupported media type"});
-        for Reads { method, path, .. } in operations(false) {
-            let ask = || api.request(method.clone(), &path);
-            for media_type in
-                ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"]
-            {
-                ask().bytes(media_type, "{}").await.expect_exactly(415, refused.clone());
-            }
-            let coded = ask().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
-            coded.expect_exactly(415, refused.clone());
+#[apply(on_every_mount)]
+async fn a_foreign_type_or_coding_is_refused(api: Api) {
+    let refused = json!({"message": "Unsupported media type"});
+    for Reads { method, path, .. } in operations(false) {
+        let ask = || api.request(method.clone(), &path);
+        for media_type in
+            ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"]
+        {
+            ask().bytes(media_type, "{}").await.expect_exactly(415, refused.clone());
         }
-    })
-    .await;
+        let coded = ask().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
+        coded.expect_exactly(415, refused.clone());
+    }
 }
 
-#[tokio::test]
-async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it() {
-    on_every_mount(async |api| {
-        for Reads { method, path, limit, .. } in operations(false) {
-            let text = format!("Input should have at most {limit} bytes");
-            let refused = json!({"message": "Request body too large", "errors": {"body": text}});
-            let (body, taken) = endless();
-            let ask =
-                api.request(method.clone(), &path).header(CONTENT_LENGTH, (limit + 1).to_string()).body(body);
-            ask.await.expect_exactly(413, refused.clone());
-            taken.at_most(0, &api, &path);
+#[apply(on_every_mount)]
+async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it(api: Api) {
+    for Reads { method, path, limit, .. } in operations(false) {
+        let text = format!("Input should have at most {limit} bytes");
+        let refused = json!({"message": "Request body too large", "errors": {"body": text}});
+        let (body, taken) = endless();
+        let ask =
+            api.request(method.clone(), &path).header(CONTENT_LENGTH, (limit + 1).to_string()).body(body);
+        ask.await.expect_exactly(413, refused.clone());
+        taken.at_most(0, &api, &path);
 
-            let (body, taken) = endless();
-            api.request(method.clone(), &path).body(body).await.expect_exactly(413, refused.clone());
-            taken.at_most(limit + ZEROS.len() + THROWN_AWAY, &api, &path);
-        }
-    })
-    .await;
+        let (body, taken) = endless();
+        api.request(method.clone(), &path).body(body).await.expect_exactly(413, refused.clone());
+        taken.at_most(limit + ZEROS.len() + THROWN_AWAY, &api, &path);
+    }
 }
 
-#[tokio::test]
-async fn a_json_of_exactly_the_limit_is_read() {
-    on_every_mount(async |api| {
-        for Reads { method, path, limit, .. } in operations(false) {
-            for (length, refused) in [(limit, false), (limit + 1, true)] {
-                let text = format!("{{}}{}", " ".repeat(length - 2));
-                let reply = api.request(method.clone(), &path).bytes("application/json", text).await;
-                assert_eq!(reply.status == 413, refused, "{method} {path} with {length}: {reply:?}");
-            }
+#[apply(on_every_mount)]
+async fn a_json_of_exactly_the_limit_is_read(api: Api) {
+    for Reads { method, path, limit, .. } in operations(false) {
+        for (length, refused) in [(limit, false), (limit + 1, true)] {
+            let text = format!("{{}}{}", " ".repeat(length - 2));
+            let reply = api.request(method.clone(), &path).bytes("application/json", text).await;
+            assert_eq!(reply.status == 413, refused, "{method} {path} with {length}: {reply:?}");
         }
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
-async fn a_json_nests_64_levels_and_no_more() {
-    on_every_mount(async |api| {
-        for (levels, status) in [(64, 201), (65, 400)] {
-            // The body itself is the first.
-            let nested = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
-            let body = format!(
-                r#"{{"fingerprint": "{}", "filename": "x", "build_url": "", "commit_url": "", "user_data": {nested}}}"#,
-                "a".repeat(64)
-            );
-            let reply = api.request(Method::POST, "/artifacts/acme/shop").bytes("application/json", body).await;
-            assert_eq!(reply.status, status, "{levels}: {reply:?}");
-        }
-    })
-    .await;
+#[apply(on_every_mount)]
+async fn a_json_nests_64_levels_and_no_more(api: Api) {
+    for (levels, status) in [(64, 201), (65, 400)] {
+        // The body itself is the first.
+        let nested = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+        let body = format!(
+            r#"{{"fingerprint": "{}", "filename": "x", "build_url": "", "commit_url": "", "user_data": {nested}}}"#,
+            "a".repeat(64)
+        );
+        let reply = api.request(Method::POST, "/artifacts/acme/shop").bytes("application/json", body).await;
+        assert_eq!(reply.status, status, "{levels}: {reply:?}");
+    }
 }
 
-#[tokio::test]
-async fn what_is_no_form_lacks_the_forms_parts() {
-    on_every_mount(async |api| {
-        for Reads { method, path, .. } in operations(true) {
-            let ask = || api.request(method.clone(), &path);
-            let replies = [
-                ask().await,
-                ask().bytes("application/json", "{}").await,
-                ask().bytes("text/plain", "x").await,
-                ask().form(&[]).await,
-                ask().form(&[("name=\"other\"", "{}")]).await,
-            ];
-            for reply in replies {
-                let reply = reply.expect(400, json!({"message": "Input payload validation failed"}));
-                let body: Value = serde_json::from_slice(&reply.body).unwrap();
-                let texts: Vec<&Value> = body["errors"].as_object().unwrap().values().collect();
-                assert_eq!(texts, ["Field required [input: None]"], "{method} {path}");
-            }
+#[apply(on_every_mount)]
+async fn what_is_no_form_lacks_the_forms_parts(api: Api) {
+    for Reads { method, path, .. } in operations(true) {
+        let ask = || api.request(method.clone(), &path);
+        let replies = [
+            ask().await,
+            ask().bytes("application/json", "{}").await,
+            ask().bytes("text/plain", "x").await,
+            ask().form(&[]).await,
+            ask().form(&[("name=\"other\"", "{}")]).await,
+        ];
+        for reply in replies {
+            let reply = reply.expect(400, json!({"message": INVALID}));
+            let body: Value = serde_json::from_slice(&reply.body).unwrap();
+            let texts: Vec<&Value> = body["errors"].as_object().unwrap().values().collect();
+            assert_eq!(texts, ["Field required [input: None]"], "{method} {path}");
         }
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
-async fn a_malformed_form_is_refused_early() {
-    on_every_mount(async |api| {
-        for Reads { method, path, .. } in operations(true) {
-            let ask = || api.request(method.clone(), &path);
-            let refused = json!({"message": "Input payload validation failed", "errors": {}});
-            for boundary in
-                ["", "; boundary=", &format!("; boundary={}", "b".repeat(71)), "; boundary=b; boundary=c"]
-            {
-                let reply = ask().bytes(&format!("multipart/form-data{boundary}"), "--c\r\n\r\n--c--").await;
-                reply.expect(400, refused.clone());
-            }
-            let (body, taken) = endless();
-            let reply = ask().header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body).await;
-            reply.expect(400, refused);
-            taken.at_most((1 << 20) + THROWN_AWAY, &api, &path);
+#[apply(on_every_mount)]
+async fn a_malformed_form_is_refused_early(api: Api) {
+    for Reads { method, path, .. } in operations(true) {
+        let ask = || api.request(method.clone(), &path);
+        let refused = json!({"message": "Input payload validation failed", "errors": {}});
+        for boundary in
+            ["", "; boundary=", &format!("; boundary={}", "b".repeat(71)), "; boundary=b; boundary=c"]
+        {
+            let reply = ask().bytes(&format!("multipart/form-data{boundary}"), "--c\r\n\r\n--c--").await;
+            reply.expect(400, refused.clone());
         }
-    })
-    .await;
+        let (body, taken) = endless();
+        let reply = ask().header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body).await;
+        reply.expect(400, refused);
+        taken.at_most((1 << 20) + THROWN_AWAY, &api, &path);
+    }
 }
 
-#[tokio::test]
-async fn nobody_reads_a_body_whose_sender_may_not_send_it() {
-    on_every_mount(async |api| {
-        let refusals = [("acme", "unknown", 401), ("nobody", "jane-key", 404), ("acme", "john-key", 403)];
-        for (org, key, status) in refusals {
-            let path = format!("/flows/{org}/template_file");
-            let ask = || api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b");
-            let (body, taken) = endless();
-            ask().header(CONTENT_LENGTH, PLENTY.to_string()).body(body).await.expect(status, json!({}));
-            taken.at_most(0, &api, &path);
+#[apply(on_every_mount)]
+async fn nobody_reads_a_body_whose_sender_may_not_send_it(api: Api) {
+    let refusals = [("acme", "unknown", 401), ("nobody", "jane-key", 404), ("acme", "john-key", 403)];
+    for (org, key, status) in refusals {
+        let path = format!("/flows/{org}/template_file");
+        let ask = || api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b");
+        let (body, taken) = endless();
+        ask().header(CONTENT_LENGTH, PLENTY.to_string()).body(body).await.expect(status, json!({}));
+        taken.at_most(0, &api, &path);
 
-            let (body, taken) = endless();
-            ask().body(body).await.expect(status, json!({}));
-            taken.at_most(THROWN_AWAY, &api, &path);
-        }
-    })
-    .await;
+        let (body, taken) = endless();
+        ask().body(body).await.expect(status, json!({}));
+        taken.at_most(THROWN_AWAY, &api, &path);
+    }
 }
 
 proptest! {

@@ -1,23 +1,20 @@
 //! Clocks that are wrong: a server that is ahead records nothing where that can be told, and a false period ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
 use evidence_core::feed::Lease;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
-use evidence_core::{Evidence, EvidenceService, Settings, Store, StoreError};
+use evidence_core::{EvidenceService, StoreError};
 use futures_util::future::join_all;
 use http::HeaderMap;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{Call, Failure, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, ManualClock, NOW, StoreUnderTest, acme, fixture, stores};
+use crate::support::prelude::*;
 
 /// The machine's clock, and so many seconds.
 #[derive(Default)]
@@ -171,7 +168,7 @@ async fn a_correction_ends_the_time_in_which_a_clock_was_ahead() {
         assert_eq!(ended.entries + ended.first + 1, entries(&*store).await, "{name}");
         let again = host.end_future(&acme).await.unwrap_err();
         assert_eq!(again.status(), 400, "{name}: {again}");
-        // What was asked before is used again for a while.
+        // Earlier results are reused for a while.
         while !evidence.warnings().await.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

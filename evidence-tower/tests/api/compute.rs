@@ -2,27 +2,22 @@
 
 use std::collections::VecDeque;
 use std::future::IntoFuture;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
+use evidence_core::blobs::CHUNK;
 use evidence_core::compute::{ComputePool, Job, MAX_WAITING};
-use evidence_core::id::Id;
-use evidence_core::name::Fingerprint;
-use evidence_core::store::StoreResult;
 use evidence_tower::EvidenceApi;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use crate::faults::Log;
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, JANE, JOHN, Marker, Reply, in_memory};
+use crate::support::prelude::*;
+use crate::support::stubs::StubBlobs;
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
@@ -100,47 +95,39 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
-    let document = |name: &str| ("name=\"data_json\"", json!({"name": name, "description": ""}).to_string());
-    let (web, t) = (document("web"), document("t"));
     let long = template(200);
-    let with_template = ("name=\"template_file\"; filename=\"t.yml\"", long.as_str());
     let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-    let policy =
-        [("name=\"payload\"", "{\"name\": \"p\"}"), ("name=\"policy_file\"; filename=\"p.yml\"", &padded)];
-    let kind = json!({"name": "scan", "description": ""}).to_string();
-    let schema = json!({"description": "x".repeat(100 << 10)}).to_string();
-    let kind =
-        [("name=\"data_json\"", kind.as_str()), ("name=\"type_schema\"; filename=\"s.json\"", &schema)];
+    let kind = json!({"name": "scan", "description": ""});
+    let schema = json!({"description": "x".repeat(100 << 10)});
     let suite = |n| json!({"name": format!("suite-{n}"), "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1.5});
     let suites = Vec::from_iter((0..2_000).map(suite));
     // Long results are stored apart from the history; what the user adds is part of it.
     let user_data = json!({"x": "x".repeat(100 << 10)});
     let junit =
         json!({"attestation_name": "unit", "junit_results": suites, "user_data": user_data}).to_string();
-    let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+    let scan = json!({"attestation_name": "scan", "is_compliant": true});
     let file = fingerprint('f').repeat(1 << 10);
-    let files = [
-        ("name=\"data_json\"", scan.as_str()),
-        ("name=\"attachment_file.1\"; filename=\"a\"", &file),
-        ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
-    ];
     let table: [(&str, Ask, u16); 9] = [
         ("a PDF", api.get("/trails/acme/web/t/audit_pdf"), 200),
+        ("a flow's template", api.put_flow("web").template(&long), 200),
+        ("a trail's template", api.begin("web", &json!({"name": "t"})).template(&long), 200),
+        ("a policy", api.policy("p", &padded), 201),
         (
-            "a flow's template",
-            api.put("/flows/acme/template_file").form(&[(web.0, &web.1), with_template]),
-            200,
-        ),
-        ("a trail's template", api.put("/trails/acme/web").form(&[(t.0, &t.1), with_template]), 200),
-        ("a policy", api.put("/policies/acme").form(&policy), 201),
-        ("a type's schema", api.post("/custom-attestation-types/acme").form(&kind), 201),
-        (
-            "a form",
-            api.post("/attestations/acme/web/trail/t/junit").form(&[("name=\"data_json\"", &junit)]),
+            "a type's schema",
+            api.post("/custom-attestation-types/acme").data(&kind).file("type_schema", "s.json", &schema),
             201,
         ),
+        ("a form", api.attest_in("web", "t", "junit").data(&junit), 201),
         ("a long history", api.get("/trails/acme/web/t"), 200),
-        ("an archive", api.post("/attestations/acme/web/trail/t/generic").form(&files), 201),
+        (
+            "an archive",
+            api.attest_in("web", "t", "generic").data(&scan).file("attachment_file.1", "a", &file).file(
+                "attachment_file.2",
+                "b",
+                "short",
+            ),
+            201,
+        ),
         ("a report", api.put("/environments/acme/prod/report/docker").json(report(1_000)), 201),
     ];
     for (what, ask, status) in table {
@@ -157,14 +144,13 @@ async fn what_a_long_trail_has_is_evaluated_off_the_runtime_however_little_runs(
     api.given_artifact('a', "t").await;
     for n in 0..300 {
         let data = json!({"attestation_name": format!("check-{n}"), "is_compliant": true}).to_string();
-        let attest = api.post("/attestations/acme/web/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+        api.attest_in("web", "t", "generic").data(&data).await.created();
     }
     let artifact = json!({"digests": {"image": fingerprint('a')}, "creationTimestamp": 1});
     let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
     let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
     assert_eq!((reply.status.as_u16(), jobs), (201, 1), "{:?}", reply.body);
-    // What is reported there is read, and the artifact evaluated: once, while nothing more is reported.
+    // The trail is read and the artifact evaluated once, until something else is reported.
     let artifact = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('a'));
     for (path, expected) in [("/artifacts/acme", 2), (&artifact, 0)] {
         let (reply, jobs) = answered_meanwhile(&api, &pool, api.get(path)).await;
@@ -181,9 +167,7 @@ async fn what_a_long_template_asks_for_is_evaluated_off_the_runtime_however_litt
     // So short that no answer is long JSON.
     let line = |n| format!("  - {{name: c{n}, type: '*'}}\n");
     let long = format!("trail:\n  attestations:\n{}", (0..260).map(line).collect::<String>());
-    let document = json!({"name": "web", "description": ""}).to_string();
-    let parts = [("name=\"data_json\"", &*document), ("name=\"template_file\"; filename=\"t.yml\"", &long)];
-    let put = api.put("/flows/acme/template_file").form(&parts);
+    let put = api.put_flow("web").template(&long);
     answered_meanwhile(&api, &pool, put).await.0.ok();
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
@@ -278,13 +262,15 @@ async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_
     api.given_environments("docker", &["prod"]).await;
     let kind = |number: usize| {
         let kind = json!({"name": format!("scan{number}"), "evaluator": {"rules": [".ok"]}}).to_string();
-        let schema = ("name=\"type_schema\"; filename=\"s.json\"", r#"{"type": "object"}"#);
-        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", kind.as_str()), schema])
+        api.post("/custom-attestation-types/acme").data(&kind).file(
+            "type_schema",
+            "s.json",
+            r#"{"type": "object"}"#,
+        )
     };
     let attest = |number: usize| {
         let data = json!({"attestation_name": "a", "type_name": format!("scan{number}"), "attestation_data": {"ok": true}});
-        let path = "/attestations/acme/web/trail/t/custom";
-        api.post(path).form(&[("name=\"data_json\"", data.to_string().as_str())])
+        api.attest_in("web", "t", "custom").data(&data)
     };
     // The first attestations compile the types again; the second ones are evaluated at once.
     let cases: [(&str, &dyn Fn(usize) -> Ask); 3] = [
@@ -332,11 +318,7 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
 /// Fills the pool: one has its slot, and as many wait as may.
 async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> {
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-    let policy = [
-        ("name=\"payload\"", "{\"name\": \"other\"}"),
-        ("name=\"policy_file\"; filename=\"p.yml\"", long.as_str()),
-    ];
-    let asks = (0..MAX_WAITING + 2).map(|_| api.put("/policies/acme").form(&policy).into_future());
+    let asks = (0..MAX_WAITING + 2).map(|_| api.policy("other", &long).into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     asks.next().await.expect("the one that is refused").expect(503, json!({}));
     asks
@@ -371,12 +353,12 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         let (api, pool) = held().await;
         api.given_flow_with_template().await;
         let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
-        api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+        api.put("/flows/acme/template_file").data(&open).await.created();
         // It is read off the runtime, before the PDF is drawn.
         let long = json!({"attestation_name": "foo", "is_compliant": true, "user_data": {"x": "x".repeat(100 << 10)}});
         let long = long.to_string();
-        let attest = api.post("/attestations/acme/open/trail/t/generic");
-        let attest = attest.form(&[("name=\"data_json\"", &long)]);
+        let attest = api.attest_in("open", "t", "generic");
+        let attest = attest.data(&long);
         answered_meanwhile(&api, &pool, attest).await.0.created();
         let log = Log::default();
         let logging = log.start();
@@ -386,11 +368,7 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         assert!(!log.text().contains("ERROR"), "{}", log.text());
         drop(logging);
         let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
-        let policy = [
-            ("name=\"payload\"", "{\"name\": \"p\"}"),
-            ("name=\"policy_file\"; filename=\"p.yml\"", &padded),
-        ];
-        let put = api.put("/policies/acme").form(&policy).into_future();
+        let put = api.policy("p", &padded).into_future();
         in_turn(&pool, pdfs, put).await.created();
     }
 }
@@ -398,15 +376,18 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
 #[tokio::test]
 async fn the_service_accounts_of_another_organization_have_one_share_of_the_pool_together() {
     let (api, pool) = held().await;
-    let open = json!({"name": "web", "description": "", "visibility": "public"}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+    api.put_flow("web").with(json!({"visibility": "public"})).await.created();
     api.given_artifact('a', "t").await;
     let mut keys = Vec::new();
     for name in ["ci", "cd"] {
         let account = json!({"name": name, "privilege": "reader"});
         api.post("/service-accounts/foobar").json(account).key(JOHN).await.created();
-        let create = api.post(&format!("/service-accounts/foobar/{name}/api-keys"));
-        let made = create.json(json!({"description": "laptop"})).key(JOHN).await.created();
+        let made = api
+            .post(&format!("/service-accounts/foobar/{name}/api-keys"))
+            .json(json!({"description": "laptop"}))
+            .key(JOHN)
+            .await
+            .created();
         keys.push(made["key"].as_str().unwrap().to_owned());
     }
     let pdf = |key: &str| api.get("/trails/acme/web/t/audit_pdf").key(key).into_future();
@@ -428,14 +409,11 @@ async fn a_write_that_was_recorded_is_answered_however_much_waits() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
-    let put = |text: &str| {
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", text);
-        api.put("/policies/acme").form(&[("name=\"payload\"", "{\"name\": \"p\"}"), file])
-    };
+    let put = |text: &str| api.policy("p", text);
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(100 << 10));
     let (reply, jobs) = answered_meanwhile(&api, &pool, put(&long)).await;
     assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
-    // What is sent is short; the answer has both versions.
+    // The request is short; the response has both versions.
     let others = filled(&api).await;
     let reply = in_turn(&pool, others, put(PROVENANCE).into_future()).await;
     let versions = reply.expect(200, json!({"name": "p"})).ok()["versions"].as_array().map(Vec::len);
@@ -447,10 +425,8 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
     let pool = Held { slots: 1, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
-    let document = json!({"name": "web", "description": ""}).to_string();
     let long = format!("version: 1\n# {}\n", "x".repeat(100 << 10));
-    let parts = [("name=\"data_json\"", &*document), ("name=\"template_file\"; filename=\"t.yml\"", &long)];
-    let put = api.put("/flows/acme/template_file").form(&parts).into_future();
+    let put = api.put_flow("web").template(&long).into_future();
     in_turn(&pool, FuturesUnordered::new(), put).await.created();
     for trail in ["t", "u", "v"] {
         api.begin("web", &json!({"name": trail})).await.created();
@@ -475,62 +451,22 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(3));
 }
 
-/// An object store that remembers the longest piece it was given.
-#[derive(Clone, Default)]
-struct Longest {
-    longest: Arc<Mutex<usize>>,
-    marker: Marker,
-}
-
-#[async_trait]
-impl Blobs for Longest {
-    async fn put(&self, _: Id, _: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        while let Some(piece) = content.next().await.unwrap() {
-            let mut longest = self.longest.lock().unwrap();
-            *longest = piece.len().max(*longest);
-        }
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        Ok(None)
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Longest {
-    async fn ready(&self) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
-    }
-}
-
 #[tokio::test]
 async fn files_and_their_archive_are_never_in_memory_whole() {
-    let attachments = Longest::default();
-    let evidence = in_memory().await.with_attachments(Arc::new(attachments.clone()));
+    let longest = Arc::new(AtomicUsize::new(0));
+    let noted = Arc::clone(&longest);
+    let put = move |length| {
+        noted.fetch_max(length, Ordering::Relaxed);
+    };
+    let attachments = StubBlobs { put: Box::new(put), ..StubBlobs::default() };
+    let evidence = in_memory().await.with_attachments(Arc::new(attachments));
     let api = Api::new(evidence, Mount::Tower, "memory").await;
-    // What digests of numbers say is not to be compressed much.
+    // Digests of numbers hardly compress.
     let digest = |n: usize| evidence_core::digest::sha256_hex(&n.to_be_bytes());
     let text: String = (0..4 * CHUNK / 64).map(digest).collect();
-    let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
-    let files = [
-        ("name=\"data_json\"", scan.as_str()),
-        ("name=\"attachment_file.1\"; filename=\"a\"", &text),
-        ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
-    ];
-    api.post("/attestations/acme/web/trail/t/generic").form(&files).await.created();
-    let longest = *attachments.longest.lock().unwrap();
+    let attest = api.attest_in("web", "t", "generic");
+    let attest = attest.data(json!({"attestation_name": "scan", "is_compliant": true}));
+    attest.file("attachment_file.1", "a", &text).file("attachment_file.2", "b", "short").await.created();
+    let longest = longest.load(Ordering::Relaxed);
     assert!((1..=CHUNK).contains(&longest), "{longest}");
 }

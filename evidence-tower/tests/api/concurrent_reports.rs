@@ -2,18 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::Settings;
-use evidence_core::memory::MemoryStore;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use serde_json::json;
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::{Api, fixture};
+use crate::support::prelude::*;
 
 const RACERS: usize = 40;
 

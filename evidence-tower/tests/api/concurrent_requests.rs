@@ -2,27 +2,23 @@
 //! which they come through, no request is answered with a server error, and the ledger is consistent: each decision
 //! rests on the state that the ledger has before it, no update undoes another, no number is missing, and time never goes back.
 
-use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_core::RecordKind;
 use evidence_core::auth::ApiKey;
-use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, RecordKind, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::ledger_checker::LedgerChecker;
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, Counter, JANE, ManualClock, NOW, acme, stores};
+use crate::support::Counter;
+use crate::support::prelude::*;
 
 /// Goes on by a millisecond with each reading, and is five seconds behind at every third.
 #[derive(Default)]
@@ -102,34 +98,34 @@ impl Client {
     /// A version of a policy.
     fn policy(&self, name: &str, number: usize) -> Ask {
         let (payload, text) = (json!({ "name": name }).to_string(), policy_text(number));
-        let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text.as_str());
-        self.api().put("/policies/acme").form(&[("name=\"payload\"", &payload), file])
+        self.api().put("/policies/acme").payload(&payload).file("policy_file", "p.yaml", &text)
     }
 
     fn attach(&self, environment: &str, policy: &str) -> Ask {
-        let attach = self.api().post(&format!("/environments/acme/{environment}/policies"));
-        attach.json(json!({"policy_names": [policy]}))
+        self.api()
+            .post(&format!("/environments/acme/{environment}/policies"))
+            .json(json!({"policy_names": [policy]}))
     }
 
     /// A report of one artifact a digit.
     fn report(&self, environment: &str, digits: &str) -> Ask {
         let entry = |digit| json!({"digests": {"image": fingerprint(digit)}, "creationTimestamp": 1});
         let artifacts: Vec<Value> = digits.chars().map(entry).collect();
-        let report = self.api().put(&format!("/environments/acme/{environment}/report/docker"));
-        report.json(json!({ "artifacts": artifacts }))
+        self.api()
+            .put(&format!("/environments/acme/{environment}/report/docker"))
+            .json(json!({ "artifacts": artifacts }))
     }
 
     /// A flow with a template of its own for each number.
     fn flow(&self, name: &str, number: usize) -> Ask {
         let document = json!({"name": name, "description": ""}).to_string();
         let template = format!("version: 1\n# {number}\n");
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
-        self.api().put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file])
+        self.api().put("/flows/acme/template_file").data(&document).template(template.as_str())
     }
 
     fn begin(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"name": trail, "description": ""}).to_string();
-        self.api().put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document)])
+        self.api().put(&format!("/trails/acme/{flow}")).data(&document)
     }
 
     fn artifact(&self, flow: &str, trail: &str) -> Ask {
@@ -138,44 +134,40 @@ impl Client {
 
     /// An artifact of this digit with the name `api`.
     fn built(&self, flow: &str, trail: &str, digit: char) -> Ask {
-        let body = json!({
-            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint(digit),
-            "filename": "api", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
-        });
-        self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
+        self.api().report(flow, fingerprint(digit)).with(json!({
+            "trail_name": trail, "template_reference_name": "api", "filename": "api",
+            "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
+        }))
     }
 
     /// The same, from the repo of the flow, with this description.
     fn built_from(&self, flow: &str, trail: &str, description: &str) -> Ask {
-        let body = json!({
-            "trail_name": trail, "fingerprint": fingerprint('1'), "filename": "api", "build_url": "http://b/1",
-            "commit_url": "http://c/1",
+        self.api().report(flow, fingerprint('1')).with(json!({
+            "trail_name": trail, "filename": "api", "build_url": "http://b/1", "commit_url": "http://c/1",
             "repo_info": {"name": flow, "url": format!("https://git.example.com/{flow}"), "description": description},
-        });
-        self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
+        }))
     }
 
     fn attest(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"attestation_name": "test", "is_compliant": true}).to_string();
-        let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &document)])
+        self.api().attest_in(flow, trail, "generic").data(&document)
     }
 
     /// An attestation of whatever artifact has the name `api`.
     fn attest_named(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"attestation_name": "test", "is_compliant": true, "target_artifacts": ["api"]})
             .to_string();
-        let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &document)])
+        self.api().attest_in(flow, trail, "generic").data(&document)
     }
 
     fn join(&self, logical: &str, physical: &str) -> Ask {
-        let join = self.api().put(&format!("/environments/acme/{logical}/join"));
-        join.json(json!({ "physical_env_name": physical }))
+        self.api()
+            .put(&format!("/environments/acme/{logical}/join"))
+            .json(json!({ "physical_env_name": physical }))
     }
 
     fn control(&self, identifier: &str) -> Ask {
-        self.api().post("/controls/acme").json(json!({"identifier": identifier, "name": identifier}))
+        self.api().post_control(identifier)
     }
 
     fn change_control(&self, identifier: &str, changes: Value) -> Ask {
@@ -194,14 +186,14 @@ impl Client {
     }
 }
 
-/// What is there, and what meets then: the requests of one line come one after the other, the lines at the same time.
+/// Requests that prepare the records, and lines of concurrent requests. Within a line requests are sequential.
 struct Meeting {
     given: Vec<Ask>,
     lines: Vec<Vec<Ask>>,
 }
 
 impl Meeting {
-    /// What went wrong.
+    /// Returns the failures.
     async fn hold(self) -> Vec<String> {
         let mut failures = follow(self.given).await;
         let lines = self.lines.into_iter().map(|line| tokio::spawn(follow(line)));
@@ -423,10 +415,10 @@ const ROUNDS: usize = 12;
 /// attempt follows another, so that whoever lost one race was refused (503), over every store.
 const AT_ONCE: usize = 2;
 
-/// What went wrong, on servers that forget the guards on these records.
+/// Returns the failures on servers that omit the preconditions on these records.
 async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<RecordKind>) -> Vec<String> {
     let hesitant = || {
-        let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_guards(unguarded);
+        let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_preconditions(unguarded);
         (Arc::new(store) as Arc<dyn Store>, Arc::new(JitteringClock::default()) as Arc<dyn Clock>)
     };
     let servers = servers([hesitant(), hesitant()], name).await;
@@ -469,7 +461,7 @@ async fn a_guard_that_is_forgotten_shows() {
     }
 }
 
-/// What happens before the next write, once.
+/// An action that runs once, before the next write.
 type Interlude = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
 
 fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> {
@@ -488,7 +480,7 @@ fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> 
 
 #[tokio::test]
 async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
-    // What the loser's clock shows then, when its snapshot is taken, and how long the winner's lasted, taken at 10.
+    // The loser's clock, the time of its snapshot, and the duration of the winner's, which is taken at 10.
     for (then, taken, lasted) in
         [(20, 20, 10), (11, 11, 1), (10, 10, 0), (5, 10, 0), (0, 10, 0), (-30, 10, 0)]
     {
@@ -539,8 +531,7 @@ async fn no_change_is_older_than_the_one_before_it() {
         ahead.given_environments("docker", &["prod"]).await;
         ahead.begin("shop", &json!({"name": "t"})).await.created();
         behind.put_policy("p", &format!("{PROVENANCE}\n")).await.expect(200, json!({}));
-        let environment = json!({"name": "prod", "type": "docker", "description": "changed"});
-        behind.put("/environments/acme").json(environment).await.created();
+        behind.put_environment("prod", "docker").with(json!({"description": "changed"})).await.created();
         behind.begin("shop", &json!({"name": "t", "description": "changed"})).await.ok();
         let changes = json!([{"timestamp": at}, {"timestamp": at}]);
         let policy = json!({"last_modified_at": at, "versions": changes, "events": changes});

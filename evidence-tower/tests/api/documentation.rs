@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use evidence_core::api;
 use evidence_core::operation::{Operation, Visitor};
 use evidence_tower::openapi;
-use serde_json::{Value, json};
 
-use crate::support::on_every_store;
+use crate::support::prelude::*;
 
 #[derive(Default)]
 struct Operations(Vec<(&'static str, String, &'static str)>);
@@ -24,12 +23,9 @@ fn operations() -> Vec<(&'static str, String, &'static str)> {
     operations.0
 }
 
-#[tokio::test]
-async fn anybody_may_read_it() {
-    on_every_store(async |api| {
-        api.get("/openapi.json").anonymous().await.expect_exactly(200, openapi());
-    })
-    .await;
+#[apply(on_every_store)]
+async fn anybody_may_read_it(api: Api) {
+    api.get("/openapi.json").anonymous().await.expect_exactly(200, openapi());
 }
 
 #[test]
@@ -199,7 +195,7 @@ fn every_operation_tells_of_its_refusals_and_downloads_of_their_types() {
     assert_eq!(pdf["content"], json!({"application/pdf": {}}));
 }
 
-/// What has no description, of the properties of a schema and of what it is made of.
+/// Collects the properties without a description, of a schema and of its parts.
 fn undescribed(name: &str, schema: &Value, found: &mut Vec<String>) {
     for (field, property) in schema["properties"].as_object().into_iter().flatten() {
         if !is_told(&property["description"]) {

@@ -2,16 +2,15 @@
 //! JSON: in answers, in the ledger, and after the tables were made again.
 
 use evidence_tower::openapi;
-use serde_json::{Value, json};
 
-use crate::support::{Api, acme, on_every_store, with_every_store};
+use crate::support::prelude::*;
 use crate::text_limits::{body_schema, branches, fingerprint, is, operations, prepare, requests};
 
 /// Numbers that no binary type keeps, or that one writes in another way.
 const NUMBERS: &str = "123456789012345678901234567890,0.1000000000000000055511151231257827,1e400,-0,1.0,1E5,\
                        -9223372036854775809,18446744073709551616,2.50e-0007";
 
-/// What every free-form field is sent as, which its name distinguishes.
+/// The value of every free-form field, made distinct by the field's name.
 fn numbers(field: &str) -> String {
     format!(r#""in {field}":[{NUMBERS},{{"deep":[{NUMBERS}]}}]"#)
 }
@@ -57,14 +56,16 @@ async fn send_all(api: &Api) -> Vec<String> {
         fields.extend(found);
     }
     let schema = format!("{{\n  {}\n}}", numbers("type_schema"));
-    let parts =
-        [("name=\"data_json\"", r#"{"name":"exact"}"#), ("name=\"type_schema\"; filename=\"s\"", &schema)];
-    api.post("/custom-attestation-types/acme").form(&parts).await.created();
+    api.post("/custom-attestation-types/acme")
+        .data(json!({"name":"exact"}))
+        .file("type_schema", "s", &schema)
+        .await
+        .created();
     fields.push("type_schema".to_owned());
     fields
 }
 
-/// What answers say of all that was sent.
+/// All responses that show the sent values.
 async fn answers(api: &Api) -> String {
     let artifact = "/attestations/acme/web/artifact";
     let names =
@@ -96,25 +97,19 @@ fn assert_in(text: &str, fields: &[String], what: &str) {
     }
 }
 
-#[tokio::test]
-async fn numbers_come_back_as_they_were_sent() {
-    on_every_store(async |api| {
-        let fields = send_all(&api).await;
-        assert!(fields.len() > 10, "{fields:?}");
-        assert_in(&answers(&api).await, &fields, "the answers");
-        let pdf = api.get("/trails/acme/web/t/audit_pdf").await;
-        assert_eq!(pdf.status.as_u16(), 200, "{:?}", pdf.body);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn numbers_come_back_as_they_were_sent(api: Api) {
+    let fields = send_all(&api).await;
+    assert!(fields.len() > 10, "{fields:?}");
+    assert_in(&answers(&api).await, &fields, "the answers");
+    let pdf = api.get("/trails/acme/web/t/audit_pdf").await;
+    assert_eq!(pdf.status.as_u16(), 200, "{:?}", pdf.body);
 }
 
-#[tokio::test]
-async fn numbers_are_recorded_as_they_were_sent() {
-    with_every_store(async |api, store| {
-        let fields = send_all(&api).await;
-        let entries = store.ledger_entries(acme(&*store).await, 0, 1000).await.unwrap();
-        let payloads: String = entries.into_iter().map(|entry| entry.payload).collect();
-        assert_in(&payloads, &fields, "the ledger");
-    })
-    .await;
+#[apply(with_every_store)]
+async fn numbers_are_recorded_as_they_were_sent(api: Api, store: Arc<dyn Store>) {
+    let fields = send_all(&api).await;
+    let entries = store.ledger_entries(acme(&*store).await, 0, 1000).await.unwrap();
+    let payloads: String = entries.into_iter().map(|entry| entry.payload).collect();
+    assert_in(&payloads, &fields, "the ledger");
 }

@@ -3,20 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
-use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
-use evidence_core::{Evidence, Settings};
 use evidence_tower::openapi;
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
-use crate::mounts::Mount;
 use crate::operation_paths::routes;
-use crate::support::{Api, Counter, JANE, ManualClock, Reply};
+use crate::support::Counter;
+use crate::support::prelude::*;
 
 const FINGERPRINT: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const COMMIT: &str = "3f786850e387550fdab836ed7e6dc881de23001b";
@@ -41,7 +39,7 @@ artifacts:
     required: true
 ";
 
-/// What a call sends.
+/// The body of a call.
 enum Sent {
     Nothing,
     Json(Value),

@@ -1,37 +1,30 @@
-//! What goes wrong inside: callers get an answer without the cause, the log gets the cause, writes are never cut in half.
+//! Internal failures: the response omits the cause, the log has it, and writes are never cut in half.
 
 use std::future::IntoFuture;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
+use evidence_core::blobs::CHUNK;
 use evidence_core::compute::Compute;
-use evidence_core::id::Id;
-use evidence_core::memory::MemoryStore;
-use evidence_core::name::Fingerprint;
-use evidence_core::store::StoreResult;
-use evidence_core::{
-    Error, Evidence, EvidenceService, Limits, Operation, Result, Settings, StoreError, Wording,
-};
+use evidence_core::operation::Answer;
+use evidence_core::{Error, EvidenceService, Operation, Result, StoreError, service};
 use evidence_tower::EvidenceApi;
 use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
 use http_body_util::{BodyExt, Empty};
-use serde_json::json;
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, Marker, fixture, in_memory};
+use crate::mounts::MOUNTS;
+use crate::support::prelude::*;
+use crate::support::stubs::{StubBlobs, decorates};
 
 const SECRET: &str = "password=hunter2";
 
@@ -77,21 +70,11 @@ impl EvidenceService for Faulty {
         self.fault.happen()
     }
 
-    fn wording(&self) -> Wording {
-        self.evidence.wording()
+    async fn answer(&self, _: &Access, _: service::Call, _: &str, _: &Compute) -> Result<Answer> {
+        self.fault.happen()
     }
 
-    fn limits(&self) -> Limits {
-        self.evidence.limits()
-    }
-
-    fn compute(&self) -> Compute {
-        self.evidence.compute()
-    }
-
-    fn admission(&self) -> Admission {
-        self.evidence.admission()
-    }
+    decorates!(evidence);
 
     async fn ready(&self) -> Result<()> {
         self.fault.happen()
@@ -115,7 +98,7 @@ impl io::Write for Log {
 
 impl Log {
     pub(crate) fn start(&self) -> tracing::subscriber::DefaultGuard {
-        // Where just one dispatcher is known, `tracing` asks the thread that first comes to an event whether anybody is
+        // With a single dispatcher, `tracing` asks the thread that first reaches an event whether a subscriber is
         // interested in it, and that can be the thread of another test, which has no log.
         static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
         LazyLock::force(&SECOND);
@@ -144,15 +127,10 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
         MOUNTS.into_iter().flat_map(|mount| table.map(|row| (mount, row)))
     {
         let api = Api::new(Faulty { evidence: in_memory().await, fault }, mount, "faulty").await;
-        let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
         for is_write in [false, true] {
             let log = Log::default();
             let guard = log.start();
-            let reply = if is_write {
-                api.put("/flows/acme/template_file").form(&form).await
-            } else {
-                api.get("/flows/acme").await
-            };
+            let reply = if is_write { api.put_flow("web").await } else { api.get("/flows/acme").await };
             drop(guard);
             let is_told = is_write && status == 503;
             let outcome = is_told.then_some("not-written");
@@ -210,125 +188,48 @@ async fn a_503_to_a_write_of_which_a_part_was_recorded_says_that_the_outcome_is_
     refused.expect_header("evidence-write-outcome", "not-written");
 }
 
-/// An object store that stops answering, or that has lost its attachments.
-#[derive(Default)]
-struct Nowhere {
-    marker: Marker,
-    is_away: AtomicBool,
-}
-
-#[async_trait]
-impl Blobs for Nowhere {
-    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        if self.is_away.load(Ordering::Relaxed) {
-            Err(StoreError::Unavailable(SECRET.into()))
-        } else {
-            Ok(None)
-        }
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Nowhere {
-    async fn ready(&self) -> StoreResult<()> {
-        if self.is_away.load(Ordering::Relaxed) {
-            Err(StoreError::Unavailable(SECRET.into()))
-        } else {
-            Ok(())
-        }
-    }
-
-    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
-    }
+/// Attests a file under the name `one`, and returns the path of its download.
+async fn given_attachment(api: &Api, content: &str) -> String {
+    let attest = api.attest_in("shop", "t", "generic");
+    let attest = attest.data(json!({"attestation_name": "one", "is_compliant": true}));
+    attest.file("attachment_file", "report.txt", &content).await.created();
+    let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
+    let id = found[0]["attestation_id"].as_str().unwrap();
+    format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")
 }
 
 #[tokio::test]
 async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
     for (is_away, status) in [(true, 503), (false, 500)] {
-        let attachments = Arc::new(Nowhere::default());
-        let evidence = in_memory().await.with_attachments(attachments.clone());
+        let away = Arc::new(AtomicBool::new(false));
+        let [of_chunks, of_store] = [Arc::clone(&away), Arc::clone(&away)];
+        let answer = |away: &AtomicBool| match away.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unavailable(SECRET.into())),
+            false => Ok(()),
+        };
+        let attachments = StubBlobs {
+            get_chunk: Box::new(move |_| answer(&of_chunks).map(|()| None)),
+            ready: Box::new(move || answer(&of_store)),
+            ..StubBlobs::default()
+        };
+        let evidence = in_memory().await.with_attachments(Arc::new(attachments));
         let api = Api::new(evidence, Mount::Tower, "nowhere").await;
-        let flow = [("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#)];
-        api.put("/flows/acme/template_file").form(&flow).await.created();
-        let parts = [
-            ("name=\"data_json\"", r#"{"attestation_name": "one", "is_compliant": true}"#),
-            ("name=\"attachment_file\"; filename=\"report.txt\"", "hello"),
-        ];
-        api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
-        let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
-        let id = found[0]["attestation_id"].as_str().unwrap();
-        attachments.is_away.store(is_away, Ordering::Relaxed);
-        let download = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
-        download.expect(status, json!({}));
-    }
-}
-
-/// An object store that has lost all but the first chunk, or that answers more than was put.
-struct Lossy {
-    marker: Marker,
-    repeats: bool,
-}
-
-#[async_trait]
-impl Blobs for Lossy {
-    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
-        let is_there = self.repeats || number == 0;
-        Ok(is_there.then(|| Bytes::from(vec![b'x'; CHUNK])))
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Lossy {
-    async fn ready(&self) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
+        let download = given_attachment(&api, "hello").await;
+        away.store(is_away, Ordering::Relaxed);
+        api.get(&download).await.expect(status, json!({}));
     }
 }
 
 #[tokio::test]
 async fn a_download_that_lost_a_chunk_breaks_off_and_never_ends_as_if_it_were_whole() {
+    // The object store has lost all but the first chunk, or returns more than was put.
     for repeats in [false, true] {
-        let evidence =
-            in_memory().await.with_attachments(Arc::new(Lossy { repeats, marker: Marker::default() }));
+        let chunk = move |number| Ok((repeats || number == 0).then(|| Bytes::from(vec![b'x'; CHUNK])));
+        let lossy = StubBlobs { get_chunk: Box::new(chunk), ..StubBlobs::default() };
+        let evidence = in_memory().await.with_attachments(Arc::new(lossy));
         let api = Api::new(evidence.clone(), Mount::Tower, "lossy").await;
-        let file = "x".repeat(CHUNK + 1);
-        let parts = [
-            ("name=\"data_json\"", r#"{"attestation_name": "one", "is_compliant": true}"#),
-            ("name=\"attachment_file\"; filename=\"report.txt\"", file.as_str()),
-        ];
-        api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
-        let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
-        let id = found[0]["attestation_id"].as_str().unwrap();
-        let request =
-            http::Request::get(format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence"));
+        let download = given_attachment(&api, &"x".repeat(CHUNK + 1)).await;
+        let request = http::Request::get(format!("/api/v2{download}"));
         let request = request.header(http::header::AUTHORIZATION, format!("Bearer {JANE}"));
         let request = request.body(Empty::<Bytes>::new()).unwrap();
         let Ok(response) = EvidenceApi::new(evidence).oneshot(request).await;
@@ -357,28 +258,24 @@ impl EvidenceService for Slow {
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
+        self.evidence.run(access, operation, body).await
+    }
+
+    async fn answer(
+        &self,
+        access: &Access,
+        call: service::Call,
+        request: &str,
+        compute: &Compute,
+    ) -> Result<Answer> {
         self.begun.notify_one();
         self.go.notified().await;
-        let output = self.evidence.run(access, operation, body).await;
+        let answer = self.evidence.answer(access, call, request, compute).await;
         self.done.notify_one();
-        output
+        answer
     }
 
-    fn wording(&self) -> Wording {
-        self.evidence.wording()
-    }
-
-    fn limits(&self) -> Limits {
-        self.evidence.limits()
-    }
-
-    fn compute(&self) -> Compute {
-        self.evidence.compute()
-    }
-
-    fn admission(&self) -> Admission {
-        self.evidence.admission()
-    }
+    decorates!(evidence);
 
     async fn ready(&self) -> Result<()> {
         self.evidence.ready().await
@@ -390,19 +287,15 @@ async fn a_write_whose_caller_hangs_up_is_done_all_the_same() {
     let evidence = in_memory().await;
     let [begun, go, done] = [(); 3].map(|()| Arc::new(Notify::new()));
     let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done: done.clone() };
-    let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
-    let ask = Api::new(slow, Mount::Tower, "slow").await.put("/flows/acme/template_file").form(&form);
+    let ask = Api::new(slow, Mount::Tower, "slow").await.put_flow("web");
     tokio::select! {
         reply = ask.into_future() => panic!("answered too early: {reply:?}"),
         () = begun.notified() => {}
     }
     go.notify_one();
     tokio::time::timeout(Duration::from_secs(60), done.notified()).await.expect("the write is done");
-    Api::new(evidence, Mount::Tower, "memory")
-        .await
-        .get("/flows/acme/web")
-        .await
-        .expect(200, json!({"name": "web"}));
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    api.get("/flows/acme/web").await.expect(200, json!({"name": "web"}));
 }
 
 #[tokio::test]
@@ -412,8 +305,7 @@ async fn a_host_that_stops_waits_for_the_writes_whose_callers_hung_up() {
     let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done };
     let api = EvidenceApi::new(slow);
     api.finish_writes().await;
-    let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
-    let ask = Api::of(api.clone(), Mount::Tower, "slow").await.put("/flows/acme/template_file").form(&form);
+    let ask = Api::of(api.clone(), Mount::Tower, "slow").await.put_flow("web");
     tokio::select! {
         reply = ask.into_future() => panic!("answered too early: {reply:?}"),
         () = begun.notified() => {}

@@ -17,19 +17,18 @@ use evidence_core::operation::{
 use evidence_core::page::PerPage;
 use evidence_core::schemas::GetFlowTemplateSchema;
 use evidence_core::service::Context;
-use evidence_core::{Error, EvidenceService, Limits, Operation, Result, StoreError};
+use evidence_core::{Error, EvidenceService, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, acme, in_memory};
+use crate::mounts::MOUNTS;
+use crate::support::prelude::*;
 
 struct Host;
 
@@ -186,7 +185,7 @@ struct Hook {
     x_signature: Option<ShortText>,
 }
 
-/// What is signed.
+/// The signed bytes.
 #[derive(Debug, Deserialize)]
 struct Event {
     flow: FlowName,
@@ -288,7 +287,7 @@ async fn bytes_are_refused_beyond_the_limit_and_where_they_are_encoded() {
         let ask =
             |length: usize| api.request(http::Method::POST, "/host/acme/echo").bytes("a/b", vec![0; length]);
         assert_eq!(ask(1 << 10).await.body.len(), 1 << 10);
-        ask((1 << 10) + 1).await.expect(413, json!({"message": "Request body too large"}));
+        ask((1 << 10) + 1).await.fails(413, "Request body too large");
         ask(1).header(CONTENT_ENCODING, "gzip").await.expect(415, json!({}));
     }
 }

@@ -2,14 +2,13 @@
 
 use async_trait::async_trait;
 use evidence_core::auth::Principal;
-use evidence_core::{Error, Evidence, Result};
+use evidence_core::{Error, Result};
 use evidence_tower::{Authenticator, EvidenceApi};
 use http::header::{COOKIE, HeaderValue};
 use http::request::Parts;
-use serde_json::json;
 
 use crate::mounts::MOUNTS;
-use crate::support::{Api, in_memory};
+use crate::support::prelude::*;
 
 /// Believes a cookie that is a user's name.
 struct Cookies(Evidence);
@@ -34,9 +33,9 @@ async fn a_host_says_who_calls_and_leaves_the_rest_to_keys() {
         known.expect_exactly(200, json!([]));
         get().header(COOKIE, "john").await.expect(403, json!({}));
         for nobody in ["nobody", "jane; a=b", "-", ""] {
-            get().header(COOKIE, nobody).await.expect(401, json!({"message": "Unauthorized"}));
+            get().header(COOKIE, nobody).await.fails(401, "Unauthorized");
         }
         get().await.expect_exactly(200, json!([]));
-        get().anonymous().await.expect(401, json!({"message": "Unauthorized"}));
+        get().anonymous().await.fails(401, "Unauthorized");
     }
 }

@@ -1,21 +1,16 @@
 //! Data of attestations above 64 KiB: stored once by digest, read by the answer about one attestation, and by no list.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use evidence_core::attestations::Details;
 use evidence_core::digest::sha256_hex;
 use evidence_core::fact::Fact;
-use evidence_core::{Limits, Settings, Store};
 use evidence_tower::EvidenceApi;
 use futures_util::future::join_all;
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::bytes_read::{expect_at_most, forget, measured};
-use crate::mounts::Mount;
-use crate::support::{Api, JANE, acme, in_memory_with, with_every_store};
+use crate::support::prelude::*;
 
 /// Data whose JSON has so many bytes.
 fn data(bytes: usize) -> Value {
@@ -23,9 +18,8 @@ fn data(bytes: usize) -> Value {
 }
 
 async fn given_type(api: &Api) {
-    let document =
-        json!({"name": "any", "evaluator": {"content_type": "jq", "rules": [".a | length > 9"]}}).to_string();
-    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+    let document = json!({"name": "any", "evaluator": {"content_type": "jq", "rules": [".a | length > 9"]}});
+    api.post("/custom-attestation-types/acme").data(&document).await.created();
 }
 
 fn custom(name: &str, data: &Value) -> Value {
@@ -50,42 +44,42 @@ async fn one(api: &Api, listed: &Value) -> Value {
     api.get(&format!("/attestations/acme?attestation_id={id}")).await.ok()["data"][0].clone()
 }
 
-#[tokio::test]
-async fn data_are_stored_apart_from_64_kib_on_and_once() {
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        given_type(&api).await;
-        for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
-            let data = data(bytes);
-            api.attest("custom", &custom(name, &data)).await.created();
-            let found = listed(&api, name).await;
-            let whole = one(&api, &found).await;
-            assert_eq!(whole["attestation_data"], data, "{name}");
-            assert!(whole.get("omitted_data").is_none());
-            assert_eq!((&found["is_compliant"], &found["rule_results"][0]["outcome"]), (&json!(true), &json!("passed")));
-            if apart {
-                let text = data.to_string();
-                let id = found["attestation_id"].as_str().unwrap();
-                let href = found["omitted_data"]["href"].as_str().unwrap();
-                assert!(href.ends_with(&format!("/api/v2/attestations/acme?attestation_id={id}")), "{href}");
-                let omitted = json!({"key": "attestation_data", "size": bytes, "sha256": sha256_hex(text.as_bytes()), "href": href});
-                assert_eq!((&found["attestation_data"], &found["omitted_data"]), (&Value::Null, &omitted));
-                assert_eq!(texts(&*store).await, [text]);
-            } else {
-                assert_eq!((&found["attestation_data"], found.get("omitted_data")), (&data, None));
-                assert_eq!(texts(&*store).await, Vec::<String>::new());
-            }
+#[apply(with_every_store)]
+async fn data_are_stored_apart_from_64_kib_on_and_once(api: Api, store: Arc<dyn Store>) {
+    given_type(&api).await;
+    for (name, bytes, apart) in [("short", 64 << 10, false), ("long", (64 << 10) + 1, true)] {
+        let data = data(bytes);
+        api.attest("custom", &custom(name, &data)).await.created();
+        let found = listed(&api, name).await;
+        let whole = one(&api, &found).await;
+        assert_eq!(whole["attestation_data"], data, "{name}");
+        assert!(whole.get("omitted_data").is_none());
+        assert_eq!(
+            (&found["is_compliant"], &found["rule_results"][0]["outcome"]),
+            (&json!(true), &json!("passed"))
+        );
+        if apart {
+            let text = data.to_string();
+            let id = found["attestation_id"].as_str().unwrap();
+            let href = found["omitted_data"]["href"].as_str().unwrap();
+            assert!(href.ends_with(&format!("/api/v2/attestations/acme?attestation_id={id}")), "{href}");
+            let omitted = json!({"key": "attestation_data", "size": bytes, "sha256": sha256_hex(text.as_bytes()), "href": href});
+            assert_eq!((&found["attestation_data"], &found["omitted_data"]), (&Value::Null, &omitted));
+            assert_eq!(texts(&*store).await, [text]);
+        } else {
+            assert_eq!((&found["attestation_data"], found.get("omitted_data")), (&data, None));
+            assert_eq!(texts(&*store).await, Vec::<String>::new());
         }
-        // The same data are stored once, whatever the attestations are called.
-        api.attest("custom", &custom("again", &data((64 << 10) + 1))).await.created();
-        assert_eq!(texts(&*store).await.len(), 1);
-        api.attest("custom", &custom("other", &data((64 << 10) + 2))).await.created();
-        assert_eq!(texts(&*store).await.len(), 2);
-    })
-    .await;
+    }
+    // The same data are stored once, whatever the attestations are called.
+    api.attest("custom", &custom("again", &data((64 << 10) + 1))).await.created();
+    assert_eq!(texts(&*store).await.len(), 1);
+    api.attest("custom", &custom("other", &data((64 << 10) + 2))).await.created();
+    assert_eq!(texts(&*store).await.len(), 2);
 }
 
-#[tokio::test]
-async fn data_of_every_type_are_given_back_as_they_were_sent() {
+#[test]
+fn data_of_every_type_are_given_back_as_they_were_sent() {
     let text = |n: usize| format!("{n}{}", "m".repeat(200));
     let suites: Vec<_> = (0..400)
         .map(|n| json!({"name": text(n), "failures": 0, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5, "timestamp": null}))
@@ -141,68 +135,69 @@ async fn data_of_every_type_are_given_back_as_they_were_sent() {
         let org = acme(&*store).await;
         let id = scan["attestation_id"].as_str().unwrap().parse().unwrap();
         let record = store.attestation(org, id).await.unwrap().unwrap();
-        assert!(matches!(&record.details, Details::Snyk(details) if details.snyk_results.results.0[0].high.is_none()));
+        assert!(
+            matches!(&record.details, Details::Snyk(details) if details.snyk_results.results.0[0].high.is_none())
+        );
         let found = store.texts(org, &[record.data.unwrap().sha256]).await.unwrap();
         let found: Value = serde_json::from_str(&found[0]).unwrap();
-        assert_eq!((&found["results"][0]["high"], &found["results"][0]["high_count"]), (&json!(findings), &json!(3)));
+        assert_eq!(
+            (&found["results"][0]["high"], &found["results"][0]["high_count"]),
+            (&json!(findings), &json!(3))
+        );
         assert_eq!(texts(&*store).await.len(), table.len());
         // A decision shows its data, too.
         let decisions = api.get("/controls/acme/C-1/decisions").await;
         assert_eq!(decisions.status, 404, "there is no such control");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn lists_pdfs_and_evaluations_read_no_large_data() {
+#[apply(with_every_store)]
+async fn lists_pdfs_and_evaluations_read_no_large_data(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 30;
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        given_type(&api).await;
-        api.environment("prod").await;
-        let fingerprint = "a".repeat(64);
-        let artifact = json!({
-            "trail_name": "t", "template_reference_name": "app", "fingerprint": fingerprint, "filename": "app",
-            "build_url": "b", "commit_url": "c", "git_commit": "5".repeat(40),
-        });
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
-        let data = data(1 << 20);
-        for number in 0..MANY {
-            let mut document = custom("bom", &data);
-            if number % 2 == 0 {
-                document["artifact_fingerprint"] = json!(fingerprint);
-            }
-            api.attest("custom", &document).await.created();
+    given_type(&api).await;
+    api.environment("prod").await;
+    let fingerprint = "a".repeat(64);
+    let artifact = json!({
+        "trail_name": "t", "template_reference_name": "app", "fingerprint": fingerprint, "filename": "app",
+        "build_url": "b", "commit_url": "c", "git_commit": "5".repeat(40),
+    });
+    api.post("/artifacts/acme/shop").json(artifact).await.created();
+    let data = data(1 << 20);
+    for number in 0..MANY {
+        let mut document = custom("bom", &data);
+        if number % 2 == 0 {
+            document["artifact_fingerprint"] = json!(fingerprint);
         }
-        let policy = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - type: custom:any\n";
-        api.put_policy("p", policy).await.created();
-        api.attach("prod", "p").await;
-        let (api, answered) = measured(&store).await;
-        for path in [
-            "/attestations/acme?per_page=100".to_owned(),
-            "/attestations/acme/shop?per_page=100".to_owned(),
-            "/attestations/acme/shop/trail/t/bom".to_owned(),
-            format!("/attestations/acme/shop/artifact/{fingerprint}/bom"),
-            format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "5".repeat(40)),
-            "/trails/acme/shop/t".to_owned(),
-            "/trails/acme/shop/t?expand=attestations".to_owned(),
-            "/artifacts/acme".to_owned(),
-            format!("/artifacts/acme/shop/fingerprint/{fingerprint}"),
-            format!("/asserts/acme/fingerprint/{fingerprint}?policy_name=p"),
-            "/trails/acme/shop/t/audit_pdf".to_owned(),
-        ] {
-            forget(&answered);
-            let reply = api.get(&path).await;
-            assert_eq!(reply.status, 200, "{path}: {reply:?}");
-            expect_at_most(&answered, 150_000, &path);
-        }
+        api.attest("custom", &document).await.created();
+    }
+    let policy = "_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - type: custom:any\n";
+    api.put_policy("p", policy).await.created();
+    api.attach("prod", "p").await;
+    let (api, answered) = measured(&store).await;
+    for path in [
+        "/attestations/acme?per_page=100".to_owned(),
+        "/attestations/acme/shop?per_page=100".to_owned(),
+        "/attestations/acme/shop/trail/t/bom".to_owned(),
+        format!("/attestations/acme/shop/artifact/{fingerprint}/bom"),
+        format!("/attestations/acme/list_attestations_for_criteria?commit_list={}", "5".repeat(40)),
+        "/trails/acme/shop/t".to_owned(),
+        "/trails/acme/shop/t?expand=attestations".to_owned(),
+        "/artifacts/acme".to_owned(),
+        format!("/artifacts/acme/shop/fingerprint/{fingerprint}"),
+        format!("/asserts/acme/fingerprint/{fingerprint}?policy_name=p"),
+        "/trails/acme/shop/t/audit_pdf".to_owned(),
+    ] {
         forget(&answered);
-        api.report_running("prod", &[('a', &[1])]).await.created();
-        expect_at_most(&answered, 50_000, "a report of what runs");
-        let whole = one(&api, &listed(&api, "bom").await).await;
-        assert_eq!(whole["attestation_data"], data);
-        assert_eq!(texts(&*store).await.len(), 1);
-    })
-    .await;
+        let reply = api.get(&path).await;
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        expect_at_most(&answered, 150_000, &path);
+    }
+    forget(&answered);
+    api.report_running("prod", &[('a', &[1])]).await.created();
+    expect_at_most(&answered, 50_000, "a report of what runs");
+    let whole = one(&api, &listed(&api, "bom").await).await;
+    assert_eq!(whole["attestation_data"], data);
+    assert_eq!(texts(&*store).await.len(), 1);
 }
 
 /// As by readers whose connections take nothing: each answer is in memory until it is sent.
@@ -212,7 +207,7 @@ async fn answers_with_long_data_that_nobody_takes_are_bounded_and_keep_no_report
     let evidence = in_memory_with(Settings { limits, ..Settings::default() }).await;
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
     given_type(&api).await;
-    api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "C-1"})).await.created();
+    api.post_control("C-1").await.created();
     let decision = json!({"is_compliant": true, "because": "x".repeat((2 << 20) - 100)});
     let system = json!({"attestation_name": "decision", "type_name": "decision", "control": "C-1", "attestation_data": decision});
     api.attest("custom", &custom("one", &data(2 << 20))).await.created();

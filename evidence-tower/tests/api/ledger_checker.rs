@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence_core::Fact;
 use evidence_core::actions::Action;
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
@@ -14,10 +15,8 @@ use evidence_core::repos::Repo;
 use evidence_core::snapshots::{AppliedPolicy, Snapshot};
 use evidence_core::time::Timestamp;
 use evidence_core::trails::Trail;
-use evidence_core::{Fact, Store};
-use serde_json::Value;
 
-use crate::support::Api;
+use crate::support::prelude::*;
 
 /// The state of an organization after the facts so far, and what did not fit.
 #[derive(Default)]
@@ -183,7 +182,7 @@ impl LedgerChecker {
                 self.expect("a first version of a control", (1, 1), (record.version, version.version));
                 self.controls.insert(record.id, record);
             }
-            // Who changes one of these leaves the others as they are.
+            // A change of one of these leaves the others unchanged.
             Fact::ControlUpdated { record, version } => self.control(record, &version, |before, record| {
                 let Control { name, description, links, .. } = record.clone();
                 let changes = [before.name != name, before.description != description, before.links != links];
@@ -290,14 +289,14 @@ impl LedgerChecker {
         self.snapshots.insert(id, (snapshot.index, snapshot.at, snapshot.events_with()));
     }
 
-    /// What an environment is evaluated by.
+    /// The policies of an environment.
     fn evaluates(&self, environment: Id) -> Vec<AppliedPolicy> {
         let mut policies = self.environments[&environment].policies.clone();
         policies.sort_unstable();
         policies.into_iter().map(|policy| AppliedPolicy { policy, version: self.versions[&policy] }).collect()
     }
 
-    /// What the store and the API answer in the end has to fit, too.
+    /// Compares the final state of the store and the API, too.
     pub(crate) async fn end(mut self, store: &dyn Store, org: Id, api: &Api) -> Vec<String> {
         for known in store.environments(org).await.unwrap() {
             let (id, name) = (known.record.id, &known.record.name);

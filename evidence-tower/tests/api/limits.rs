@@ -1,16 +1,8 @@
 //! How much the API takes in: what a host sets is what is taken, and what is refused stores nothing.
 
-use std::sync::Arc;
-
 use evidence_core::limits::Unit;
-use evidence_core::memory::MemoryStore;
-use evidence_core::{Evidence, Limits, Settings};
-use serde_json::{Value, json};
 
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::json::INVALID;
-use crate::support::{Api, fixture, in_memory_with};
+use crate::support::prelude::*;
 
 async fn limited(limits: Limits) -> Api {
     Api::new(in_memory_with(Settings { limits, ..Settings::default() }).await, Mount::Tower, "memory").await
@@ -36,14 +28,14 @@ async fn an_environment_has_so_many_policies_and_members_and_no_more() {
     for (member, status, answer) in
         [("e1", 200, json!("OK")), ("e2", 200, json!("OK")), ("e3", 400, refused("physical_env_name"))]
     {
-        let join = api.put("/environments/acme/all/join").json(json!({ "physical_env_name": member }));
-        join.await.expect_exactly(status, answer);
+        let ask = api.put("/environments/acme/all/join").json(json!({ "physical_env_name": member }));
+        ask.await.expect_exactly(status, answer);
     }
     for (policy, status, answer) in
         [("p1", 200, json!("OK")), ("p2", 200, json!("OK")), ("p3", 400, refused("policy_names"))]
     {
-        let attach = api.post("/environments/acme/e1/policies").json(json!({ "policy_names": [policy] }));
-        attach.await.expect_exactly(status, answer);
+        let ask = api.post("/environments/acme/e1/policies").json(json!({ "policy_names": [policy] }));
+        ask.await.expect_exactly(status, answer);
     }
     api.get("/environments/acme/e1").await.expect(200, json!({"policies": ["p1", "p2"]}));
     api.get("/environments/acme/all").await.expect(200, json!({"included_environments": ["e1", "e2"]}));
@@ -56,43 +48,28 @@ async fn a_trail_takes_so_many_reports_and_no_more() {
         let text = format!("Trail 't' has {reports} and takes no more");
         json!({"message": "Input payload validation failed", "errors": {"trail_name": text}})
     };
-    let artifact = |digit: &str| {
-        let body = json!({"trail_name": "t", "fingerprint": digit.repeat(64), "filename": "app", "build_url": "b",
-                          "commit_url": "c"});
-        api.post("/artifacts/acme/shop").json(body)
-    };
+    let artifact = |digit: &str| api.report("shop", digit.repeat(64)).in_trail("t");
     artifact("1").await.created();
     artifact("1").await.created();
     artifact("2").await.expect_exactly(400, refused("2 artifacts"));
-    let attest = || api.attest("generic", &json!({"attestation_name": "scan", "is_compliant": true}));
+    let attest = || api.generic("shop", "scan", true);
     for _ in 0..3 {
         attest().await.created();
     }
     attest().await.expect_exactly(400, refused("3 attestations"));
-    let document = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
-    let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "a");
-    let with_file = api.post("/attestations/acme/shop/trail/t/generic");
-    with_file
-        .form(&[("name=\"data_json\"", &document), file])
-        .await
-        .expect_exactly(400, refused("3 attestations"));
+    let with_file = attest().file("attachment_file", "a.txt", "a").await;
+    with_file.expect_exactly(400, refused("3 attestations"));
     let events = api.get("/trails/acme/shop/t").await.ok()["events"].as_array().unwrap().len();
     assert_eq!(events, 1 + 2 + 3);
-    // What is full is this trail.
-    let other = json!({"trail_name": "u", "fingerprint": "2".repeat(64), "filename": "app", "build_url": "b",
-                       "commit_url": "c"});
-    api.post("/artifacts/acme/shop").json(other).await.created();
+    // Only this trail is full.
+    api.report("shop", "2".repeat(64)).in_trail("u").await.created();
 }
 
 #[tokio::test]
 async fn a_pdf_shows_so_many_bytes_and_no_more() {
     let api = limited(Limits { audit_pdf: 5_000, ..Limits::default() }).await;
-    let attest = |description: String| {
-        api.attest(
-            "generic",
-            &json!({"attestation_name": "scan", "is_compliant": true, "description": description}),
-        )
-    };
+    let attest =
+        |description: String| api.generic("shop", "scan", true).with(json!({"description": description}));
     attest(String::new()).await.created();
     assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
     attest("x".repeat(5_000)).await.created();
@@ -138,27 +115,18 @@ async fn every_size_is_the_one_that_the_host_sets() {
     };
     let text = |start: &str, size: usize| format!("{start}{}", "#".repeat(size - start.len()));
 
-    let flow = |template: &str| {
-        let document = ("name=\"data_json\"", r#"{"name": "web", "description": ""}"#);
-        api.put("/flows/acme/template_file")
-            .form(&[document, ("name=\"template_file\"; filename=\"t\"", template)])
-    };
+    let flow = |template: &str| api.put_flow("web").template(&template);
     flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
-    let trail = |template: &str| {
-        let document = ("name=\"data_json\"", r#"{"name": "t"}"#);
-        api.put("/trails/acme/web").form(&[document, ("name=\"template_file\"; filename=\"t\"", template)])
-    };
+    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).template(&template);
     trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let policy = "_schema: https://example.com/schemas/policy/v1\n";
     api.put_policy("p", &text(policy, 61)).await.expect_exactly(413, too_large("policy_file", 60));
     api.put_policy("p", &text(policy, 60)).await.expect(201, json!({"name": "p"}));
     let schema = |size: usize| {
-        let document = ("name=\"data_json\"", r#"{"name": "review"}"#);
-        let schema = format!("{{}}{}", " ".repeat(size - 2));
-        let file = ("name=\"type_schema\"; filename=\"s\"", schema.as_str());
-        api.post("/custom-attestation-types/acme").form(&[document, file])
+        let post = api.post("/custom-attestation-types/acme").data(json!({"name": "review"}));
+        post.file("type_schema", "s", format!("{{}}{}", " ".repeat(size - 2)))
     };
     schema(71).await.expect_exactly(413, too_large("type_schema", 70));
     schema(70).await.expect_exactly(201, json!("OK"));
@@ -179,9 +147,7 @@ async fn every_size_is_the_one_that_the_host_sets() {
     let attest = |document: usize, file: usize| {
         let data = json!({"attestation_name": "x", "is_compliant": true}).to_string();
         let data = format!("{data}{}", " ".repeat(document - data.len()));
-        let file = "x".repeat(file);
-        let attest = api.post("/attestations/acme/web/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &data), ("name=\"attachment_file\"; filename=\"f\"", &file)])
+        api.attest_in("web", "t", "generic").data(&data).file("attachment_file", "f", "x".repeat(file))
     };
     attest(101, 1).await.expect_exactly(413, too_large("data_json", 100));
     attest(100, (2 << 20) + 1).await.expect_exactly(413, json!({"message": "File size exceeds 2MB limit"}));
@@ -197,53 +163,60 @@ async fn every_size_is_the_one_that_the_host_sets() {
     api.get(&path(200)).await.expect_exactly(200, json!([]));
 }
 
+/// How many times smaller the limits of the next test are than the defaults, so that debug builds read the input quickly.
+const SMALLER: usize = 64;
+
 /// Real input that former versions refused: data of bills of materials, messages of squashed commits, pull requests of many
-/// commits, and scans with many findings.
+/// commits, and scans with many findings. The limits keep their proportions, because a document has to fit all of them.
 #[tokio::test]
 async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
-    let api = limited(Limits::default()).await;
-    let document = json!({"name": "any"}).to_string();
-    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+    let Limits { attestation_data, commit_message, commits, findings, junit_suites, .. } = Limits::default();
+    let defaults = (attestation_data, commit_message, commits, findings, junit_suites);
+    assert_eq!(defaults, (16 << 20, 1 << 20, 10_000, 100_000, 100_000));
+    let mut limits = Limits::default();
+    for limit in limits.all() {
+        limits.set(&format!("{}={}", limit.name, limit.value / SMALLER as u64)).unwrap();
+    }
+    let limits = Limits { files: 1, url: 8 << 10, ..limits };
+    limits.check().unwrap();
+    let api = limited(limits).await;
+    api.post("/custom-attestation-types/acme").data(json!({"name": "any"})).await.created();
 
     let custom = |data: Value| {
-        api.attest(
-            "custom",
-            &json!({"attestation_name": "bom", "type_name": "any", "attestation_data": data}),
-        )
+        let document = json!({"attestation_name": "bom", "type_name": "any", "attestation_data": data});
+        api.attest("custom", &document)
     };
     // Two bytes are the quotation marks.
     let text = |bytes: usize| json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())});
-    custom(text(16 << 20)).await.created();
-    custom(json!(text(16 << 20).to_string())).await.created();
-    let excess = "Input should have at most 16777216 bytes as JSON (limit attestation_data)";
-    let refused = custom(text((16 << 20) + 1)).await.expect(400, json!({}));
+    let most = limits.attestation_data;
+    custom(text(most)).await.created();
+    custom(json!(text(most).to_string())).await.created();
+    let excess = format!("Input should have at most {most} bytes as JSON (limit attestation_data)");
+    let refused = custom(text(most + 1)).await.expect(400, json!({}));
     let told = refused.json()["errors"]["attestation_data"].as_str().unwrap().to_owned();
-    assert!(told.starts_with(excess), "{told}");
-    let components: Vec<_> = (0..100_000)
-        .map(|n| json!({"name": format!("lib-{n}"), "purl": format!("pkg:npm/lib-{n}@1.0.0")}))
-        .collect();
+    assert!(told.starts_with(&excess), "{told}");
+    let component = |n| json!({"name": format!("lib-{n}"), "purl": format!("pkg:npm/lib-{n}@1.0.0")});
+    let components = Vec::from_iter((0..100_000 / SMALLER).map(component));
     custom(json!({ "components": components })).await.created();
 
     let trail = |bytes: usize| {
-        api.begin(
-            "shop",
-            &json!({"name": "t", "git_commit_info": {"sha1": "a".repeat(40), "message": "m".repeat(bytes)}}),
-        )
+        let commit = json!({"sha1": "a".repeat(40), "message": "m".repeat(bytes)});
+        api.begin("shop", &json!({"name": "t", "git_commit_info": commit}))
     };
-    trail(1 << 20).await.ok();
-    trail((1 << 20) + 1).await.refuses_field(400, "git_commit_info.message");
+    trail(limits.commit_message).await.ok();
+    trail(limits.commit_message + 1).await.refuses_field(400, "git_commit_info.message");
 
     let commits = |many: usize| {
         let commit = |n: usize| json!({"sha1": format!("{n:040x}"), "message": "Fix the build", "author": "Ann <a@example.com>"});
         let commits: Vec<_> = (0..many).map(commit).collect();
         let pull_request = json!({"url": "https://example.com/1", "state": "MERGED", "commits": commits});
-        api.attest(
-            "pull_request",
-            &json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": [pull_request]}),
-        )
+        let pull_requests = json!([pull_request]);
+        let document =
+            json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": pull_requests});
+        api.attest("pull_request", &document)
     };
-    commits(10_000).await.created();
-    commits(10_001).await.refuses_field(400, "pull_requests[0].commits");
+    commits(limits.commits).await.created();
+    commits(limits.commits + 1).await.refuses_field(400, "pull_requests[0].commits");
 
     let findings = |low: usize, high: usize| {
         let finding =
@@ -255,17 +228,18 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
         let results = json!({"tool": {"name": "Snyk", "version": "1"}, "results": [project]});
         api.attest("snyk", &json!({"attestation_name": "scan", "snyk_results": results}))
     };
-    findings(60_000, 40_000).await.created();
-    findings(60_000, 40_001).await.refuses_field(400, "snyk_results.results");
-    findings(0, 100_001).await.refuses_field(400, "snyk_results.results[0].high");
+    let (most, high) = (limits.findings, limits.findings * 2 / 5);
+    findings(most - high, high).await.created();
+    findings(most - high, high + 1).await.refuses_field(400, "snyk_results.results");
+    findings(0, most + 1).await.refuses_field(400, "snyk_results.results[0].high");
 
     let suites = |many: usize| {
         let suite =
             json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5});
         api.attest("junit", &json!({"attestation_name": "unit", "junit_results": vec![suite; many]}))
     };
-    suites(100_000).await.created();
-    suites(100_001).await.refuses_field(400, "junit_results");
+    suites(limits.junit_suites).await.created();
+    suites(limits.junit_suites + 1).await.refuses_field(400, "junit_results");
 }
 
 #[tokio::test]
@@ -281,8 +255,7 @@ async fn the_sizes_of_parts_are_those_that_the_host_sets() {
         ..Limits::default()
     };
     let api = limited(limits).await;
-    let document = json!({"name": "any"}).to_string();
-    api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+    api.post("/custom-attestation-types/acme").data(json!({"name": "any"})).await.created();
     let custom = |data: &str| json!({"attestation_name": "x", "type_name": "any", "attestation_data": data});
     let commit =
         |message: &str| json!({"name": "t", "git_commit_info": {"sha1": "a".repeat(40), "message": message}});
@@ -332,8 +305,7 @@ async fn the_sizes_of_parts_are_those_that_the_host_sets() {
 #[tokio::test]
 async fn a_template_over_100_mb_is_a_file_that_is_too_large() {
     let template = "x".repeat((100 << 20) + 1);
-    let file = ("name=\"template_file\"; filename=\"t\"", template.as_str());
-    let reply = limited(Limits::default()).await.put("/flows/acme/template_file").form(&[file]).await;
+    let reply = limited(Limits::default()).await.put("/flows/acme/template_file").template(&template).await;
     reply.expect_exactly(413, json!({"message": "File size exceeds 100MB limit"}));
 }
 
@@ -372,16 +344,14 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     let api = limited(Limits { resolutions: 8, evaluations: 20, ..Limits::default() }).await;
     api.given_environments("docker", &["prod", "test"]).await;
     for flow in ["one", "two"] {
-        let artifact = json!({
-            "fingerprint": fingerprint('1'), "filename": "api", "build_url": "", "commit_url": "", "trail_name": "t",
-        });
-        api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+        let report = api.report(flow, fingerprint('1')).with(json!({"filename": "api", "trail_name": "t"}));
+        report.await.created();
     }
     for name in ["a", "b", "c"] {
         api.put_policy(name, PROVENANCE).await.created();
     }
     let gate = |query: &str| api.get(&format!("/asserts/acme/fingerprint/{}?{query}", fingerprint('1')));
-    let resolutions = "The rules of the policies come to more than 8 for one artifact";
+    let resolutions = "The policies produce more than 8 rule results for one artifact";
     let refused_by_gate = || {
         let resolution = json!({"type": "not_evaluated", "context": {"reason": resolutions}});
         let rule = json!({"rule": {"type": "policy"}, "satisfied": false, "resolutions": [resolution]});
@@ -393,7 +363,7 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     gate(three).await.expect(200, refused_by_gate());
     gate(&format!("{three}&flow_name=one")).await.expect(200, json!({"compliant": true}));
 
-    // What ran and was compliant does not stay so when it cannot be evaluated.
+    // A running artifact that cannot be evaluated does not stay compliant.
     let attach =
         |names: &[&str]| api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
     let detach =
@@ -437,7 +407,7 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     let asking = format!("_schema: https://example.com/v1\nartifacts:\n  attestations:\n{}", rule.repeat(3));
     api.put_policy("a", &asking).await.expect(200, json!({"versions": [{}, {"version": 2}]}));
     expect(false, 1, Some(resolutions)).await;
-    // What is allowed may run all the same.
+    // Allowed artifacts may still run.
     let allowed =
         json!({"artifact_name": "a", "artifact_fingerprint": fingerprint('1'), "description": "known"});
     api.put("/allowlists/acme/prod").json(allowed).await.created();
@@ -456,11 +426,11 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
     for (limits, reason) in [
         (
             Limits { evaluated_attestations: 3, ..Limits::default() },
-            "The policies ask for more than 3 attestations of what runs",
+            "The policies require more than 3 attestations in total",
         ),
         (
             Limits { snapshot: 1_500, ..Limits::default() },
-            "What runs comes to more than 1500 bytes, with where it comes from",
+            "The artifacts and their origins need more than 1500 bytes",
         ),
     ] {
         let api = limited(limits).await;
@@ -468,13 +438,11 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
         api.put_policy("p", asking).await.created();
         api.attach("prod", "p").await;
         let report = async |flow: &str| {
-            let artifact = json!({
-                "fingerprint": fingerprint('1'), "filename": "api", "build_url": "", "commit_url": "", "trail_name": "t",
-            });
-            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
-            let data = json!({"attestation_name": "a", "is_compliant": true}).to_string();
-            let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
-            attest.form(&[("name=\"data_json\"", &data)]).await.created();
+            api.report(flow, fingerprint('1'))
+                .with(json!({"filename": "api", "trail_name": "t"}))
+                .await
+                .created();
+            api.generic(flow, "a", true).await.created();
         };
         report("one").await;
         let reply = api.report_running("prod", &[('1', &[1])]).await;
@@ -496,7 +464,7 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
 /// is not compliant.
 #[tokio::test]
 async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_so() {
-    let reason = "What runs comes to more than 1500 bytes, with where it comes from";
+    let reason = "The artifacts and their origins need more than 1500 bytes";
     for change in ["withdraw", "version", "attach", "require"] {
         let store = Arc::new(MemoryStore::new());
         let before = fixture(Arc::clone(&store) as _, Settings::default()).await;
@@ -537,10 +505,8 @@ async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_
             "version" => assert_eq!(api.put_policy("p", &format!("{PROVENANCE}# again\n")).await.status, 200),
             "attach" => api.attach("prod", "q").await,
             _ => {
-                let settings =
-                    json!({"name": "prod", "type": "K8S", "description": "", "require_provenance": true});
-                api.put("/environments/acme").json(settings).await.created();
-                // That alone changes nothing of what runs.
+                api.put_environment("prod", "K8S").with(json!({"require_provenance": true})).await.created();
+                // That alone changes no verdict.
                 api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
                 let detach = api.delete("/environments/acme/prod/policies");
                 detach.json(json!({"policy_names": ["p"]})).await.ok();
@@ -560,9 +526,8 @@ async fn what_is_too_large_when_it_is_evaluated_again_is_not_compliant_and_says_
             let reasons = artifact["reasons_for_incompliance"].to_string();
             assert_eq!(reasons.contains(reason), !allowed, "{change}: {reasons}");
         }
-        // What fits is evaluated as it always was.
-        let stops = api.put("/environments/acme/prod/report/K8S").json(json!({"artifacts": []}));
-        stops.await.created();
+        // A snapshot that fits is evaluated as usual.
+        api.put("/environments/acme/prod/report/K8S").json(json!({"artifacts": []})).await.created();
         api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
     }
 }
@@ -672,18 +637,18 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
     let many: Vec<i64> = (0..1_000).collect();
-    let text = "What runs comes to more than 2000 bytes, with where it comes from";
+    let text = "The artifacts and their origins need more than 2000 bytes";
     let refused = json!({"message": "Invalid report data", "errors": {"artifacts": text}});
     api.report_running("prod", &[('1', &[1]), ('2', &many)]).await.expect_exactly(400, refused);
     api.expect_snapshots("prod", 1).await;
 
-    // What they say of each artifact is as long as what is recorded may be, together: it is not recorded.
+    // Together, their decisions exceed the size of a record, so they are not recorded.
     let names: Vec<String> = (0..9).map(|number| format!("p{number}")).collect();
     for name in &names {
         api.put_policy(name, PROVENANCE).await.created();
     }
-    let attach = api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
-    attach.await.expect_exactly(200, json!("OK"));
+    let ask = api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
+    ask.await.expect_exactly(200, json!("OK"));
     let snapshot = api.get("/snapshots/acme/prod/2").await.expect(200, json!({"compliant": false}));
     let snapshot = snapshot.ok();
     let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().unwrap();
@@ -712,8 +677,8 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
     create().await.created();
     let text = "Service account 'ci' has 2 keys that work and takes no more";
     create().await.expect_exactly(400, refused("name", text));
-    let rotate = api.post(&format!("{keys}/{first}/rotate")).json(json!({}));
-    rotate.await.expect_exactly(400, refused("name", text));
+    let ask = api.post(&format!("{keys}/{first}/rotate")).json(json!({}));
+    ask.await.expect_exactly(400, refused("name", text));
     api.delete(&format!("{keys}/{first}")).await.ok();
     create().await.created();
 
@@ -737,8 +702,7 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
     api.put_policy("p", PROVENANCE).await.expect_exactly(400, refused("policy_file", text));
 
     let post = |description: &str| {
-        let document = json!({"name": "t", "description": description}).to_string();
-        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)])
+        api.post("/custom-attestation-types/acme").data(json!({"name": "t", "description": description}))
     };
     for description in ["a", "b", "b"] {
         post(description).await.created();

@@ -1,5 +1,11 @@
 //! The API as its callers see it: request in, response out, over every store, each at one mount.
 
+#[macro_use]
+extern crate macro_rules_attribute;
+
+#[macro_use]
+mod support;
+
 mod access;
 mod actions;
 mod administration;
@@ -61,7 +67,6 @@ mod service_accounts;
 mod snapshots;
 mod specification;
 mod statements;
-mod support;
 mod sweeping;
 mod tags;
 mod templates;

@@ -6,20 +6,18 @@ mod steps;
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
 use evidence_core::environments::replay;
 use evidence_core::seed::Seed;
-use evidence_core::{Evidence, Settings, Store};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
-use serde_json::Value;
 
 use self::steps::{Step, Text, Thing, runs};
-use crate::mounts::Mount;
-use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, acme, stores};
+use crate::support::Counter;
+use crate::support::prelude::*;
 
 /// So much time passes in a run at most.
 const MOST_DAYS: u64 = 100;
@@ -77,7 +75,10 @@ impl Contender {
         let acme = acme(&*self.store).await;
         for environment in self.store.environments(acme).await.unwrap() {
             for index in 1..=environment.status.snapshots {
-                let differences = replay(&*self.store, acme, environment.record.id, index).await.unwrap();
+                let differences =
+                    replay(&*self.store, (acme, environment.record.id, index), Arc::new(MemoryStore::new()))
+                        .await
+                        .unwrap();
                 assert!(differences.is_empty(), "{}#{index}: {differences:?}", environment.record.name);
             }
         }

@@ -1,29 +1,26 @@
 //! The job that notifies, by what a sender of the host is given: over every store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::actions::Destination;
 use evidence_core::background::Background;
 use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::memory::MemoryStore;
 use evidence_core::notifications::{Delivery, Message, NotSent, Notify, Sender, replay};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore, take_counts, take_queries};
-use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, fingerprint};
-use crate::support::{Api, JOHN, ManualClock, NOW, TEST_TIMEOUT, acme, fixture, stores};
+use crate::support::TEST_TIMEOUT;
+use crate::support::prelude::*;
 
 const ENVIRONMENTS: &str = "/actions/acme/environments";
 
@@ -105,7 +102,7 @@ impl Postbox {
         self.attempts().into_iter().filter(|attempt| attempt.whom == whom).collect()
     }
 
-    /// What one was told of, in order.
+    /// The notifications of one target, in order.
     fn told(&self, whom: &str) -> Vec<String> {
         self.of(whom).into_iter().map(|attempt| attempt.what).collect()
     }
@@ -195,11 +192,13 @@ impl Bench {
     }
 }
 
-async fn with_every_store(case: impl AsyncFn(Bench)) {
-    for stored in stores().await {
-        case(Bench::over(stored.store, stored.name).await).await;
-        drop(stored.guard);
-    }
+fn with_every_store(case: impl AsyncFn(Bench)) {
+    block_on(async {
+        for stored in stores().await {
+            case(Bench::over(stored.store, stored.name).await).await;
+            drop(stored.guard);
+        }
+    });
 }
 
 fn hook(whom: &str) -> Value {
@@ -210,9 +209,8 @@ fn started(name: &str, environments: &[&str], targets: &[Value]) -> Value {
     json!({"name": name, "environments": environments, "triggers": ["ON_STARTED_ARTIFACT"], "targets": targets})
 }
 
-#[tokio::test]
-async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_new_one_is_told_from_then_on()
-{
+#[test]
+fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_new_one_is_told_from_then_on() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -236,7 +234,7 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
         api.put(ENVIRONMENTS).json(again).await.ok();
         bench.runs("prod", "123").await;
         bench.until_told("b", &["1", "2", "3"]).await;
-        // What failed is another now, and another is new.
+        // Another artifact fails now, and another one is new.
         let mail = json!({"type": "EMAIL", "emails": ["d@example.com"]});
         let last = started("alert", &["prod"], &[hook("c"), chat, mail]);
         api.put(ENVIRONMENTS).json(last).await.ok();
@@ -258,12 +256,11 @@ async fn what_waits_for_a_target_is_told_at_the_address_that_it_is_given_and_a_n
         assert_eq!(ids[..4], ids[4..]);
         // Some may have been made when the address was changed, but none later.
         assert!(postbox.told("a").iter().all(|what| what == "1"));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
+#[test]
+fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -281,12 +278,11 @@ async fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
         until("all have it", async || !is_failing().await).await;
         let attempts = postbox.attempts();
         assert_eq!((attempts.len(), &attempts[0]), (2, &attempts[1]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn mails_that_take_long_hold_up_no_webhook() {
+#[test]
+fn mails_that_take_long_hold_up_no_webhook() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -303,12 +299,11 @@ async fn mails_that_take_long_hold_up_no_webhook() {
         assert_eq!(postbox.at_once("m"), 8);
         postbox.release();
         bench.until_at_rest(&bench.targets(1).await).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_is_known_of_a_target_goes_with_it() {
+#[test]
+fn what_is_known_of_a_target_goes_with_it() {
     with_every_store(async |bench| {
         let (api, org) = (&bench.api, acme(&*bench.store).await);
         api.given_environments("docker", &["prod"]).await;
@@ -334,8 +329,7 @@ async fn what_is_known_of_a_target_goes_with_it() {
         assert_eq!(known().await, 1);
         api.delete("/actions/acme/1").await.ok();
         until("the other is forgotten", async || known().await == 0).await;
-    })
-    .await;
+    });
 }
 
 /// No server is at work when it is deleted, nor while more is recorded than is gone through at a time.
@@ -353,8 +347,10 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
     background.stop().await;
     api.delete("/actions/acme/1").await.ok();
     for number in 0..300 {
-        let document = json!({"name": format!("t{number}"), "description": ""}).to_string();
-        api.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document)]).await.created();
+        api.put("/trails/acme/shop")
+            .data(json!({"name": format!("t{number}"), "description": ""}))
+            .await
+            .created();
     }
     clock.advance(Duration::from_secs(1));
     api.put(ENVIRONMENTS).json(started("another", &["prod"], &[hook("b")])).await.created();
@@ -367,12 +363,14 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
 }
 
 /// Each step, and whether it makes the environment non-compliant or compliant: the state before may be unknown.
-#[tokio::test]
-async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_before() {
+#[test]
+fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_before() {
     with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod", "last"]).await;
-        for (name, text) in [("empty", "_schema: https://example.com/v1"), ("strict", PROVENANCE), ("strict2", PROVENANCE)] {
+        for (name, text) in
+            [("empty", "_schema: https://example.com/v1"), ("strict", PROVENANCE), ("strict2", PROVENANCE)]
+        {
             api.put_policy(name, text).await.created();
         }
         api.attach("last", "strict").await;
@@ -421,12 +419,11 @@ async fn that_an_environment_becomes_non_compliant_is_told_whatever_it_was_befor
             (bench.postbox.told("bad").len(), bench.postbox.told("good").len()) == (bad, good)
         })
         .await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_logical_environment_stands_for_its_members() {
+#[test]
+fn a_logical_environment_stands_for_its_members() {
     with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod", "test"]).await;
@@ -452,21 +449,20 @@ async fn a_logical_environment_stands_for_its_members() {
         bench.until_told("mixed", &["1", "2", "3", "4"]).await;
         bench.runs("prod", "147").await;
         bench.until_told("group", &["1", "3", "4", "7"]).await;
-        // What is archived is watched no more.
+        // An archived environment is not watched.
         api.put("/environments/acme/all/archive").await.ok();
         bench.runs("prod", "145").await;
         bench.runs("test", "236").await;
         bench.until_told("mixed", &["1", "2", "3", "4", "7", "6"]).await;
         bench.until_told("both", &["1", "3", "4", "7", "5"]).await;
         assert_eq!(bench.postbox.told("group"), ["1", "3", "4", "7"]);
-    })
-    .await;
+    });
 }
 
 /// Each step, and whether what runs in the member then violates the policies of the logical environment or complies with them,
 /// and did not before.
-#[tokio::test]
-async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watches_that() {
+#[test]
+fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_who_watches_that() {
     with_every_store(async |bench| {
         let api = &bench.api;
         api.given_environments("docker", &["prod"]).await;
@@ -488,7 +484,7 @@ async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_wh
             api.put(ENVIRONMENTS).json(action).await.created();
         }
         let told = |whom: &str| bench.postbox.told(whom).len();
-        // What runs; then how often each was told.
+        // The running artifacts, and the number of notifications of each target.
         for (digits, bad, good) in [("1", 1, 0), ("12", 1, 0), ("", 1, 1), ("3", 2, 1)] {
             bench.runs("prod", digits).await;
             until("it is told", async || (told("bad"), told("good")) == (bad, good)).await;
@@ -496,12 +492,11 @@ async fn that_a_member_violates_the_policies_of_a_logical_environment_is_told_wh
         let sent = bench.postbox.of("bad");
         assert!(sent.iter().all(|one| one.place == "prod"));
         assert_eq!(told("member"), 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
+#[test]
+fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhile() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         let org = acme(&*bench.store).await;
@@ -537,12 +532,11 @@ async fn what_becomes_of_an_attempt_is_not_that_of_the_target_that_came_meanwhil
         bench.until_told("m", &["5"]).await;
         assert_eq!(postbox.told("b"), ["1", "2", "3"]);
         assert!(bench.store.deliveries(org, &targets).await.unwrap().is_empty());
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn one_organization_holds_up_no_other() {
+#[test]
+fn one_organization_holds_up_no_other() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         api.given_environments("docker", &["prod"]).await;
@@ -567,8 +561,7 @@ async fn one_organization_holds_up_no_other() {
         let told: BTreeSet<_> = postbox.attempts().into_iter().map(|attempt| attempt.whom).collect();
         assert_eq!(told.len(), 21, "{told:?}");
         assert_eq!(postbox.at_once("a"), 8);
-    })
-    .await;
+    });
 }
 
 /// More than is planned, and more than is told, in one go.
@@ -584,13 +577,15 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     api.put("/actions/acme/flows").json(action).await.created();
     postbox.down.lock().unwrap().insert("b".to_owned());
     for number in 0..TRAILS {
-        let document = json!({"name": format!("t{number}"), "description": ""}).to_string();
-        api.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document)]).await.created();
+        api.put("/trails/acme/shop")
+            .data(json!({"name": format!("t{number}"), "description": ""}))
+            .await
+            .created();
     }
     until("all is told", async || postbox.told("a").len() == TRAILS).await;
     let expected: Vec<_> = (0..TRAILS).map(|number| format!("t{number}")).collect();
     assert_eq!(postbox.told("a"), expected);
-    // What could not be reached is told the same, later.
+    // An unreachable target gets the same notifications later.
     postbox.down.lock().unwrap().clear();
     bench.clock.advance(Duration::from_secs(60 * 60));
     until("all is told", async || postbox.told("b").last() == expected.last()).await;
@@ -601,8 +596,8 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     assert_eq!(ids.len(), 2 * TRAILS);
 }
 
-#[tokio::test]
-async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhile() {
+#[test]
+fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhile() {
     with_every_store(async |bench| {
         let (api, postbox) = (&bench.api, &bench.postbox);
         let org = acme(&*bench.store).await;
@@ -617,13 +612,12 @@ async fn an_attempt_that_breaks_off_puts_off_nothing_that_was_moved_back_meanwhi
         postbox.panics.lock().unwrap().insert("a".to_owned());
         postbox.release();
         bench.until_told("a", &["1", "2", "1", "2"]).await;
-    })
-    .await;
+    });
 }
 
 /// As after a failed attempt while the clock was three years ahead.
-#[tokio::test]
-async fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_event() {
+#[test]
+fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_event() {
     with_every_store(async |bench| {
         let (api, postbox, store) = (&bench.api, &bench.postbox, &bench.store);
         let org = acme(&**store).await;
@@ -644,8 +638,7 @@ async fn a_delivery_put_off_by_a_clock_that_was_ahead_is_sent_with_the_next_even
         bench.runs("prod", "12").await;
         until("both are told", async || postbox.told("a").ends_with(&["1".to_owned(), "2".to_owned()])).await;
         bench.until_at_rest(&targets).await;
-    })
-    .await;
+    });
 }
 
 /// Right before the job notes the first event of a target, somebody else has it told again.

@@ -1,22 +1,16 @@
-//! What callers of other organizations see of a public flow: its records, and nothing of environments.
+//! Public flows for callers of other organizations: records of the flow, and nothing of environments.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use evidence_core::api;
 use evidence_core::auth::Scope;
-use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Operation, Visitor};
-use evidence_core::{Evidence, Settings, Store, api};
 use futures_util::FutureExt;
 use http::header::ETAG;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::environments::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, fixture, on_every_store};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// The operations that a stranger may call.
 #[derive(Default)]
@@ -30,7 +24,7 @@ impl Visitor for Open {
     }
 }
 
-/// What each of them is asked of the flow `open`. One that is missing here fails the test.
+/// The path of each operation for the flow `open`. A missing operation fails the test.
 async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
     let trail = "/attestations/acme/open/trail/t";
     let bar = api.get(&format!("{trail}/bar")).await.ok();
@@ -51,21 +45,23 @@ async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
 }
 
 async fn given_an_open_flow(api: &Api) {
-    let document = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await.created();
-    let artifact = json!({
-        "trail_name": "t", "template_reference_name": "cli", "fingerprint": fingerprint('a'), "filename": "x",
-        "git_commit": COMMIT, "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000},
-        "build_url": "", "commit_url": "",
-    });
-    api.post("/artifacts/acme/open").json(artifact).await.created();
+    api.put_flow("open").with(json!({"visibility": "public"})).await.created();
+    api.report("open", fingerprint('a'))
+        .with(json!({
+            "trail_name": "t", "template_reference_name": "cli", "git_commit": COMMIT,
+            "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000},
+        }))
+        .await
+        .created();
     for about in [
         json!({"attestation_name": "bar", "is_compliant": true}),
         json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint('a')}),
     ] {
-        let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
-        let attest = api.post("/attestations/acme/open/trail/t/generic");
-        attest.form(&[("name=\"data_json\"", &about.to_string()), file]).await.created();
+        api.attest_in("open", "t", "generic")
+            .data(&about)
+            .file("attachment_file", "a.txt", "hello")
+            .await
+            .created();
     }
 }
 
@@ -80,109 +76,99 @@ async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str)
     answers
 }
 
-#[tokio::test]
-async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
-    on_every_store(async |api| {
-        given_an_open_flow(&api).await;
-        let queries = queries(&api).await;
-        let mut open = Open::default();
-        api::operations(&mut open);
-        assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
-        let before = answers(&api, &queries, JOHN).await;
-        // That nothing runs is not shown to outsiders either.
-        let pdf = &queries["download_trail_audit_pdf"];
-        let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
-        assert_ne!(strange.body, own.body);
-        api.given_environments("docker", &["vault"]).await;
-        api.report_running("vault", &[('a', &[10])]).await.created();
-        api.report_running("vault", &[]).await.created();
-        api.report_running("vault", &[('a', &[11])]).await.created();
+#[apply(on_every_store)]
+async fn a_stranger_learns_nothing_of_environments_from_a_public_flow(api: Api) {
+    given_an_open_flow(&api).await;
+    let queries = queries(&api).await;
+    let mut open = Open::default();
+    api::operations(&mut open);
+    assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
+    let before = answers(&api, &queries, JOHN).await;
+    // Outsiders do not see that nothing runs, either.
+    let pdf = &queries["download_trail_audit_pdf"];
+    let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
+    assert_ne!(strange.body, own.body);
+    api.given_environments("docker", &["vault"]).await;
+    api.report_running("vault", &[('a', &[10])]).await.created();
+    api.report_running("vault", &[]).await.created();
+    api.report_running("vault", &[('a', &[11])]).await.created();
 
-        let (strange, own) = (answers(&api, &queries, JOHN).await, answers(&api, &queries, JANE).await);
-        for (((operation, now), before), own) in queries.keys().zip(&strange).zip(&before).zip(&own) {
-            assert_eq!(now.body, before.body, "{operation}");
-            assert_eq!(now.headers.get(ETAG), before.headers.get(ETAG), "{operation}");
-            let text = String::from_utf8_lossy(&now.body);
-            assert!(!text.contains("vault") && !text.contains("running in"), "{operation}: {text}");
-            // The organization itself sees where it runs.
-            let shows = [
-                "get_trail",
-                "download_trail_audit_pdf",
-                "get_artifact_by_fingerprint",
-                "get_artifact_by_commit_sha",
-            ];
-            let differs = own.body != now.body;
-            assert_eq!(differs, shows.contains(operation), "{operation}");
-            if *operation == "download_trail_audit_pdf" {
-                assert_ne!(own.headers[ETAG], now.headers[ETAG]);
-            }
+    let (strange, own) = (answers(&api, &queries, JOHN).await, answers(&api, &queries, JANE).await);
+    for (((operation, now), before), own) in queries.keys().zip(&strange).zip(&before).zip(&own) {
+        assert_eq!(now.body, before.body, "{operation}");
+        assert_eq!(now.headers.get(ETAG), before.headers.get(ETAG), "{operation}");
+        let text = String::from_utf8_lossy(&now.body);
+        assert!(!text.contains("vault") && !text.contains("running in"), "{operation}: {text}");
+        // The organization itself sees where it runs.
+        let shows = [
+            "get_trail",
+            "download_trail_audit_pdf",
+            "get_artifact_by_fingerprint",
+            "get_artifact_by_commit_sha",
+        ];
+        let differs = own.body != now.body;
+        assert_eq!(differs, shows.contains(operation), "{operation}");
+        if *operation == "download_trail_audit_pdf" {
+            assert_ne!(own.headers[ETAG], now.headers[ETAG]);
         }
-        let artifact = api.get(&queries["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
-        for (field, empty) in [
-            ("running", json!([])),
-            ("exited", json!([])),
-            ("commit_lead_times", json!({})),
-            ("build_lead_times", json!({})),
-            ("history", json!([])),
-        ] {
-            assert_eq!(artifact[field], empty, "{field}");
-        }
-    })
-    .await;
+    }
+    let artifact = api.get(&queries["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
+    for (field, empty) in [
+        ("running", json!([])),
+        ("exited", json!([])),
+        ("commit_lead_times", json!({})),
+        ("build_lead_times", json!({})),
+        ("history", json!([])),
+    ] {
+        assert_eq!(artifact[field], empty, "{field}");
+    }
 }
 
 /// An archived flow is its organization's own, whatever its visibility, which can still be changed.
-#[tokio::test]
-async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived() {
-    on_every_store(async |api| {
-        given_an_open_flow(&api).await;
-        let before = queries(&api).await;
-        // These answers are cached.
-        answers(&api, &before, JOHN).await;
-        answers(&api, &before, JANE).await;
-        api.put("/flows/acme/open/archive").await.ok();
-        let trails = api.get("/trails/acme").await.ok();
-        let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
-        assert!(name.starts_with("open-archived-at-"), "{name}");
-        let archived = |path: &str| path.replace("/open", &format!("/{name}"));
-        let after: BTreeMap<_, _> =
-            before.iter().map(|(operation, path)| (*operation, archived(path))).collect();
-        let expect_hidden = async || {
-            answers(&api, &after, JANE).await;
-            for (operation, path) in before.iter().chain(&after) {
-                assert_eq!(api.get(path).key(JOHN).await.status, 403, "{operation}: {path}");
-            }
-        };
+#[apply(on_every_store)]
+async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived(api: Api) {
+    given_an_open_flow(&api).await;
+    let before = queries(&api).await;
+    // These answers are cached.
+    answers(&api, &before, JOHN).await;
+    answers(&api, &before, JANE).await;
+    api.put("/flows/acme/open/archive").await.ok();
+    let trails = api.get("/trails/acme").await.ok();
+    let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
+    assert!(name.starts_with("open-archived-at-"), "{name}");
+    let archived = |path: &str| path.replace("/open", &format!("/{name}"));
+    let after: BTreeMap<_, _> = before.iter().map(|(operation, path)| (*operation, archived(path))).collect();
+    let expect_hidden = async || {
+        answers(&api, &after, JANE).await;
+        for (operation, path) in before.iter().chain(&after) {
+            assert_eq!(api.get(path).key(JOHN).await.status, 403, "{operation}: {path}");
+        }
+    };
+    expect_hidden().await;
+    let put = async |key: &str, document: Value| {
+        let document = document.to_string();
+        api.put("/flows/acme/template_file").key(key).data(&document).await
+    };
+    let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
+    for wanted in ["private", "public", "public"] {
+        assert_eq!(
+            put(JOHN, json!({"name": name, "description": "", "visibility": wanted})).await.status,
+            403
+        );
+        put(JANE, json!({"name": name, "description": "", "visibility": wanted})).await.ok();
+        assert_eq!(visibility().await, json!(wanted));
         expect_hidden().await;
-        let put = async |key: &str, document: Value| {
-            let document = document.to_string();
-            api.put("/flows/acme/template_file").key(key).form(&[("name=\"data_json\"", &document)]).await
-        };
-        let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
-        for wanted in ["private", "public", "public"] {
-            assert_eq!(
-                put(JOHN, json!({"name": name, "description": "", "visibility": wanted})).await.status,
-                403
-            );
-            put(JANE, json!({"name": name, "description": "", "visibility": wanted})).await.ok();
-            assert_eq!(visibility().await, json!(wanted));
-            expect_hidden().await;
-        }
-        // Nothing else of it can.
-        for document in [
-            json!({"name": name, "description": "other", "visibility": "private"}),
-            json!({"name": name, "description": ""}),
-        ] {
-            assert_eq!(put(JANE, document).await.message(404), "Flow not found");
-        }
-        let template = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1");
-        let document = json!({"name": name, "description": "", "visibility": "private"}).to_string();
-        let with_template =
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), template]);
-        assert_eq!(with_template.await.message(404), "Flow not found");
-        assert_eq!(visibility().await, json!("public"));
-    })
-    .await;
+    }
+    // Nothing else of it can.
+    for document in [
+        json!({"name": name, "description": "other", "visibility": "private"}),
+        json!({"name": name, "description": ""}),
+    ] {
+        assert_eq!(put(JANE, document).await.message(404), "Flow not found");
+    }
+    let with_template = api.put_flow(name).with(json!({"visibility": "private"})).template("version: 1");
+    assert_eq!(with_template.await.message(404), "Flow not found");
+    assert_eq!(visibility().await, json!("public"));
 }
 
 #[tokio::test]
@@ -201,9 +187,7 @@ async fn a_stranger_is_not_shown_a_private_flow_that_takes_the_name_of_a_public_
                     let renaming = json!({"new_name": "former"});
                     changing.put("/flows/acme/open/rename").json(renaming).await.ok();
                     let private = json!({"name": "open", "description": "secret", "visibility": "private"});
-                    let form = [("name=\"data_json\"", private.to_string())];
-                    let form = form.each_ref().map(|(name, text)| (*name, text.as_str()));
-                    changing.put("/flows/acme/template_file").form(&form).await.created();
+                    changing.put("/flows/acme/template_file").data(private).await.created();
                 }
             }
             .boxed()

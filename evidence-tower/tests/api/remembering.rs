@@ -2,35 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evidence_core::StoreError;
 use evidence_core::environments::replay;
 use evidence_core::id::SystemRandom;
-use evidence_core::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
-use evidence_core::{Evidence, Limits, Settings, Store, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
 use futures_util::FutureExt;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::access::key_of;
 use crate::intercepting_store::{Answered, Call, Failure, InterceptingStore, take_counts};
-use crate::mounts::Mount;
 use crate::operation_paths::cached;
 use crate::replays::Forgetful;
 use crate::statements::{fill, reads};
-use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, ManualClock, Reply, acme, fixture, service_on_sqlite, stores};
+use crate::support::prelude::*;
+use crate::support::service_on_sqlite;
 use crate::writes::restore;
 
 const RUNNING: [ReportedArtifact<'static>; 5] =
     [('1', &[10]), ('2', &[10]), ('3', &[10]), ('4', &[10]), ('5', &[10])];
 
-/// What a report asks about where artifacts come from.
+/// The queries of a report about the provenance of artifacts.
 const EVALUATING: [&str; 2] = ["provenance", "trail_contents"];
 
 impl Api {
@@ -48,7 +44,7 @@ impl Api {
         self.attach("prod", "p").await;
     }
 
-    async fn report(&self, running: &[ReportedArtifact<'_>], status: u16) {
+    async fn report_prod(&self, running: &[ReportedArtifact<'_>], status: u16) {
         let reply = self.report_running("prod", running).await;
         assert_eq!(reply.status.as_u16(), status, "{reply:?}");
     }
@@ -76,7 +72,7 @@ async fn a_report_asks_about_what_changed_alone() {
     let (api, answered, _, store) = observed(Settings::default()).await;
     let expect = async |running: &[ReportedArtifact<'_>], status, counts: [usize; 2]| {
         take_counts(&answered, EVALUATING);
-        api.report(running, status).await;
+        api.report_prod(running, status).await;
         assert_eq!(take_counts(&answered, EVALUATING), counts);
     };
     expect(&RUNNING[..4], 201, [1, 1]).await;
@@ -91,14 +87,15 @@ async fn a_report_asks_about_what_changed_alone() {
     api.given_environments("docker", &["test"]).await;
     api.report_running("test", &RUNNING).await.created();
     expect(&RUNNING, 200, [0, 0]).await;
-    // What begins to run comes from a trail of which more runs, which is read once more.
+    // The new artifact comes from a trail with other running artifacts. That trail is read once more.
     api.given_artifact('6', "t5").await;
     expect(&RUNNING, 200, [1, 1]).await;
     expect(&[&RUNNING[..], &[('6', &[10])]].concat(), 201, [2, 1]).await;
     let org = acme(&*store).await;
     let prod = store.environment(org, "prod").await.unwrap().unwrap();
     for index in 1..=prod.status.snapshots {
-        let differences = replay(&*store, org, prod.record.id, index).await.unwrap();
+        let differences =
+            replay(&*store, (org, prod.record.id, index), Arc::new(MemoryStore::new())).await.unwrap();
         assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
     }
 }
@@ -106,11 +103,11 @@ async fn a_report_asks_about_what_changed_alone() {
 #[tokio::test]
 async fn an_evaluation_holds_for_an_hour() {
     let (api, answered, clock, _) = observed(Settings::default()).await;
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     for (minutes, asked) in [(30, 0), (29, 0), (1, 1), (59, 0), (1, 1)] {
         clock.advance(Duration::from_secs(minutes * 60));
         take_counts(&answered, EVALUATING);
-        api.report(&RUNNING, 200).await;
+        api.report_prod(&RUNNING, 200).await;
         assert_eq!(take_counts(&answered, EVALUATING), [asked; 2], "after {minutes} minutes more");
     }
 }
@@ -127,11 +124,11 @@ async fn what_was_damaged_and_mended_is_evaluated_again() {
     api.given_trails().await;
     let file = Connection::open(folder.path().join("evidence.db")).unwrap();
     file.execute(&format!("DELETE FROM artifact WHERE fingerprint = '{}'", fingerprint('2')), []).unwrap();
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     api.expect_state(false).await;
     store.rebuild().await.unwrap();
     clock.advance(Duration::from_secs(3600));
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     api.expect_state(true).await;
 }
 
@@ -164,20 +161,20 @@ async fn nothing_is_decided_by_a_ledger_that_is_no_more() {
     let (file, backup) = (folder.path().join("evidence.db"), folder.path().join("backup.db"));
     let api = Api::new(evidence, Mount::Tower, "sqlite").await;
     api.given_trails().await;
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     let into = format!("VACUUM INTO '{}'", backup.display());
     Connection::open(&file).unwrap().execute_batch(&into).unwrap();
     let org = acme(&*store).await;
     let entries = async || store.ledger_head(org).await.unwrap().unwrap().size();
     api.given_test('4', "t4", false).await;
-    api.report(&RUNNING, 201).await;
+    api.report_prod(&RUNNING, 201).await;
     api.expect_state(false).await;
     let before = entries().await;
     restore(&file, &backup);
     // As many entries as before.
     api.given_environments("docker", &["a", "b"]).await;
     assert_eq!(entries().await, before);
-    api.report(&RUNNING, 200).await;
+    api.report_prod(&RUNNING, 200).await;
     api.expect_state(true).await;
 }
 
@@ -192,7 +189,7 @@ async fn so_much_is_evaluated_whatever_was_before() {
         let reply = api.report_running(environment, &RUNNING[..many]).await;
         assert!(reply.status.is_success(), "{reply:?}");
         let snapshot = api.get(&format!("/snapshots/acme/{environment}/-1")).await.ok();
-        let too_much = "The policies ask for more than 3 attestations of what runs";
+        let too_much = "The policies require more than 3 attestations in total";
         let shown = snapshot["artifacts"].as_array().unwrap().iter();
         let is_it = |artifact: &Value| artifact["reasons_for_incompliance"].to_string().contains(too_much);
         let found = Vec::from_iter(shown.map(is_it));
@@ -219,19 +216,11 @@ async fn no_cached_answer_outlives_a_write() {
     let (reads, cached) = (reads(&api).await, cached());
     let mut changed = BTreeMap::new();
     let mut before = BTreeMap::new();
-    let flow = [
-        ("name=\"data_json\"", r#"{"name": "shop", "description": "changed"}"#),
-        (
-            "name=\"template_file\"; filename=\"t.yml\"",
-            "version: 1\ntrail: {attestations: [{name: scan, type: generic}]}\n",
-        ),
-    ];
     let attest = |name: &str, artifact: Option<String>| {
         let document =
             json!({"attestation_name": name, "is_compliant": false, "artifact_fingerprint": artifact})
                 .to_string();
-        let path = "/attestations/acme/shop/trail/t0/generic";
-        api.post(path).form(&[("name=\"data_json\"", &document)])
+        api.attest_in("shop", "t0", "generic").data(&document)
     };
     let artifact = json!({
         "trail_name": "t0", "fingerprint": fingerprint('e'), "filename": "e", "git_commit": "a".repeat(40),
@@ -253,7 +242,13 @@ async fn no_cached_answer_outlives_a_write() {
                     .created(),
             ),
             7 => drop(api.patch("/tags/acme/flow/shop").json(json!({"set_tags": {"kind": "x"}})).await.ok()),
-            _ => drop(api.put("/flows/acme/template_file").form(&flow).await.ok()),
+            _ => drop(
+                api.put_flow("shop")
+                    .with(json!({"description": "changed"}))
+                    .template("version: 1\ntrail: {attestations: [{name: scan, type: generic}]}\n")
+                    .await
+                    .ok(),
+            ),
         }
         for (operation, path) in reads.iter().filter(|(operation, _)| cached.contains(*operation)) {
             let anew = forgetful.get(path).await;
@@ -292,11 +287,11 @@ async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
     for number in 0..20 {
         let trail = format!("large-{number}");
         let data = json!({"name": trail, "user_data": {"notes": notes}});
-        api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+        api.put("/trails/acme/web").data(&data).await.created();
         api.given_artifact('6', &trail).await;
     }
     take_counts(&answered, ["trail_contents", "runs"]);
-    // Where they run is asked for each part of the list. Four such trails are read at a time; cached, each takes a megabyte of
+    // The runs are read for each part of the list. Four such trails are read at a time. In the cache each takes a megabyte of
     // memory.
     for counts in [[5, 5], [0, 5]] {
         api.get("/artifacts/acme?per_page=20").await.ok();
@@ -357,7 +352,7 @@ async fn equal_requests_share_the_answer_that_one_of_them_makes() {
     let millis = async |millis| tokio::time::sleep(Duration::from_millis(millis)).await;
     let begun = || flows.begun.load(Ordering::Relaxed);
     let go_on = |many| flows.permits.add_permits(many);
-    // Where one more is made than may go on, none replies.
+    // If one action too many is made, none replies.
     let reply_of = async |asked: JoinHandle<Reply>| {
         timeout(Duration::from_secs(60), asked).await.expect("a reply").unwrap()
     };
@@ -480,7 +475,7 @@ async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
     let notes = "a".repeat(250 << 10);
     for name in ["a", "b", "c"] {
         let data = json!({"name": name, "user_data": {"notes": notes}}).to_string();
-        api.put("/trails/acme/web").form(&[("name=\"data_json\"", &data)]).await.created();
+        api.put("/trails/acme/web").data(&data).await.created();
     }
     lists.hold();
     // It takes 50 ms to find out.

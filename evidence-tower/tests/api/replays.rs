@@ -2,21 +2,19 @@
 //! remembers nothing of the history.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
-use evidence_core::compute::{BlockingPool, Compute};
+use evidence_core::compute::BlockingPool;
+use evidence_core::compute::Compute;
 use evidence_core::environments::replay;
-use evidence_core::memory::MemoryStore;
-use evidence_core::operation::Operation;
+use evidence_core::operation::{Answer, Operation};
+use evidence_core::service::Call;
 use evidence_core::store::LedgerStore;
-use evidence_core::{Evidence, EvidenceService, Limits, Result, Settings, Store, Wording};
-use serde_json::json;
+use evidence_core::{EvidenceService, Result};
 
-use crate::mounts::Mount;
-use crate::support::environments::{ReportedArtifact, fingerprint};
-use crate::support::{Api, acme, fixture, with_every_store};
+use crate::support::every_store_itself;
+use crate::support::prelude::*;
+use crate::support::stubs::decorates;
 
 /// So many verdicts at least are reached again.
 const VERDICTS: usize = 1_000;
@@ -29,7 +27,7 @@ const FEW_TRAILS: [&str; 2] = ["t", "u"];
 /// Most artifacts come from other trails than the others.
 const MANY_TRAILS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
-/// What policies ask for: each sort of rule, with conditions and exceptions.
+/// Policies with each sort of rule, with conditions and exceptions.
 const RULES: [&str; 8] = [
     "{provenance: {required: true}}",
     "{trail-compliance: {required: true}}",
@@ -64,7 +62,7 @@ impl Api {
 
     async fn attests(&self, path: &str, kind: &str, data: serde_json::Value) {
         let path = format!("/attestations/acme/{path}/{kind}");
-        self.post(&path).form(&[("name=\"data_json\"", &data.to_string())]).await.created();
+        self.post(&path).data(&data).await.created();
     }
 
     /// Changes something that verdicts rest on.
@@ -108,15 +106,13 @@ impl Api {
                 let asked = numbers.one_of(&["scan", "test"]);
                 let template =
                     format!("version: 1\ntrail:\n  attestations:\n    - {{name: {asked}, type: generic}}\n");
-                let document = json!({"name": trail}).to_string();
-                let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
                 let begin = self.put(&format!("/trails/acme/{flow}"));
-                assert!(begin.form(&[("name=\"data_json\"", &document), file]).await.status.is_success());
+                assert!(
+                    begin.data(json!({"name": trail})).template(template.as_str()).await.status.is_success()
+                );
             }
             9 if numbers.below(2) == 0 => {
-                let report =
-                    json!({"fingerprint": artifact, "filename": "x", "build_url": "", "commit_url": ""});
-                self.post(&format!("/artifacts/acme/{flow}")).json(report).await.created();
+                self.report(flow, artifact).await.created();
             }
             9 => {
                 let former = json!({"new_name": format!("{flow}-before")});
@@ -136,14 +132,16 @@ impl Api {
             _ => {
                 let named = json!({"policy_names": [numbers.one_of(&["q", "r"])]});
                 let path = "/environments/acme/prod/policies";
-                let change = if numbers.below(2) == 0 { self.post(path) } else { self.delete(path) };
-                change.json(named).await.ok();
+                if numbers.below(2) == 0 { self.post(path) } else { self.delete(path) }
+                    .json(named)
+                    .await
+                    .ok();
             }
         }
     }
 }
 
-/// What was recorded of each artifact in each snapshot.
+/// The recorded verdict of each artifact in each snapshot.
 type Verdicts = BTreeMap<(u64, String), Option<bool>>;
 
 /// Lets so much happen that there are this many verdicts, and reaches each again.
@@ -152,7 +150,7 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
     for flow in FLOWS {
         api.flow(flow, template).await;
     }
-    api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "A control"})).await.created();
+    api.post_control("C-1").await.created();
     api.given_environments("docker", &["prod"]).await;
     for (policy, rules) in [("p", RULES[0]), ("q", RULES[1]), ("r", RULES[4])] {
         api.given_rules(policy, rules).await;
@@ -177,7 +175,8 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
                     verdicts.insert((index, instance.key().to_string()), instance.compliant);
                 }
             }
-            let differences = replay(store, org, known.record.id, index).await.unwrap();
+            let differences =
+                replay(store, (org, known.record.id, index), Arc::new(MemoryStore::new())).await.unwrap();
             assert_eq!(differences, Vec::<String>::new(), "snapshot {index}");
         }
         snapshots = known.status.snapshots;
@@ -190,7 +189,7 @@ async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_verdicts_are_reached_again_and_are_the_same_on_every_store() {
     let found = std::sync::Mutex::new(Vec::new());
-    with_every_store(async |api, store| {
+    every_store_itself(async |api, store| {
         let verdicts = history(&api, &*store, &FEW_TRAILS, VERDICTS).await;
         found.lock().unwrap().push(verdicts);
     })
@@ -222,21 +221,11 @@ impl EvidenceService for Forgetful {
         self.anew().run(access, operation, body).await
     }
 
-    fn wording(&self) -> Wording {
-        self.0.wording()
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        self.anew().answer(access, call, request, compute).await
     }
 
-    fn limits(&self) -> Limits {
-        self.0.limits()
-    }
-
-    fn compute(&self) -> Compute {
-        self.0.compute()
-    }
-
-    fn admission(&self) -> Admission {
-        self.0.admission()
-    }
+    decorates!(0);
 
     async fn ready(&self) -> Result<()> {
         self.0.ready().await

@@ -1,17 +1,17 @@
 //! Repos (specification, Repo; Repo list response; GET /repos/{org}).
 
 use http::header::AUTHORIZATION;
-use serde_json::{Value, json};
 
-use crate::support::environments::{COMPLIANCE, fingerprint};
-use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, on_every_store, with_every_store};
-use crate::trails::TEMPLATE;
+use crate::support::prelude::*;
 
 const LIST: &str = "/repos/acme";
 
+macro_rules! with_repos {
+    ($($case:tt)*) => { case_of! { with_repos: $($case)* } };
+}
+
 /// Runs a case with four repos, each reported once: two of them tagged.
-async fn with_repos(case: impl AsyncFn(Api)) {
+fn with_repos(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         let reported = [
             json!({
@@ -28,8 +28,7 @@ async fn with_repos(case: impl AsyncFn(Api)) {
         tag(&api, "acme/web", json!({"team": "web", "tier": "1"})).await;
         tag(&api, "acme/platform/Shop", json!({"team": "shop"})).await;
         case(api).await;
-    })
-    .await;
+    });
 }
 
 async fn tag(api: &Api, name: &str, tags: Value) {
@@ -48,163 +47,142 @@ const SHOP: &str = "acme/platform/Shop";
 const WEB: &str = "acme/web";
 const TOOL: &str = "tool";
 
-#[tokio::test]
-async fn a_repo_has_every_field_of_the_table() {
-    with_repos(async |api| {
-        let list = api.get(&format!("{LIST}?name={SHOP}")).await.ok();
-        let repo = &list["repos"][0];
-        let expected = json!({
-            "id": repo["id"],
-            "name": SHOP,
-            "short_name": "Shop",
-            "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
-            "provider": "gitlab",
-            "repo_id": "1",
-            "vcs_instance": "gitlab.acme.com:8443",
-            "namespace_path": ["acme", "platform"],
-            "additional_info": {"stars": 3},
-            "description": "sells",
-            "tags": {"team": "shop"},
-            "_links": repo["_links"],
-        });
-        assert_eq!(*repo, expected);
-        assert!(repo["id"].is_string() && repo["_links"].is_object());
-    })
-    .await;
+#[apply(with_repos)]
+async fn a_repo_has_every_field_of_the_table(api: Api) {
+    let list = api.get(&format!("{LIST}?name={SHOP}")).await.ok();
+    let repo = &list["repos"][0];
+    let expected = json!({
+        "id": repo["id"],
+        "name": SHOP,
+        "short_name": "Shop",
+        "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
+        "provider": "gitlab",
+        "repo_id": "1",
+        "vcs_instance": "gitlab.acme.com:8443",
+        "namespace_path": ["acme", "platform"],
+        "additional_info": {"stars": 3},
+        "description": "sells",
+        "tags": {"team": "shop"},
+        "_links": repo["_links"],
+    });
+    assert_eq!(*repo, expected);
+    assert!(repo["id"].is_string() && repo["_links"].is_object());
 }
 
-#[tokio::test]
-async fn what_a_report_does_not_tell_is_null_and_tags_are_an_object() {
-    with_repos(async |api| {
-        let list = api.get(&format!("{LIST}?name={TOOL}")).await.ok();
-        let repo = &list["repos"][0];
-        for field in
-            ["provider", "repo_id", "vcs_instance", "namespace_path", "additional_info", "description"]
-        {
-            assert_eq!(repo.get(field), Some(&Value::Null), "{field}");
-        }
-        assert_eq!((&repo["short_name"], &repo["tags"]), (&json!("tool"), &json!({})));
-    })
-    .await;
+#[apply(with_repos)]
+async fn what_a_report_does_not_tell_is_null_and_tags_are_an_object(api: Api) {
+    let list = api.get(&format!("{LIST}?name={TOOL}")).await.ok();
+    let repo = &list["repos"][0];
+    for field in ["provider", "repo_id", "vcs_instance", "namespace_path", "additional_info", "description"] {
+        assert_eq!(repo.get(field), Some(&Value::Null), "{field}");
+    }
+    assert_eq!((&repo["short_name"], &repo["tags"]), (&json!("tool"), &json!({})));
 }
 
-#[tokio::test]
-async fn the_list_is_closed_and_its_numbers_are_integers() {
-    with_repos(async |api| {
-        let list = api.get(LIST).await.ok();
-        assert_eq!(fields(&list), ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
-        let numbers = ["page", "per_page", "total_pages", "total_count"].map(|field| list[field].as_i64());
-        assert_eq!(numbers, [Some(1), Some(15), Some(1), Some(4)]);
-    })
-    .await;
+#[apply(with_repos)]
+async fn the_list_is_closed_and_its_numbers_are_integers(api: Api) {
+    let list = api.get(LIST).await.ok();
+    assert_eq!(fields(&list), ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
+    let numbers = ["page", "per_page", "total_pages", "total_count"].map(|field| list[field].as_i64());
+    assert_eq!(numbers, [Some(1), Some(15), Some(1), Some(4)]);
 }
 
-#[tokio::test]
-async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
-    with_repos(async |api| {
-        let mut found = Vec::new();
-        let mut next = Some("/repos/acme?page=1&per_page=3&search=a".to_owned());
-        while let Some(path) = next {
-            let list = api.get(&path).await.ok();
-            let repos = list["repos"].as_array().unwrap();
-            found.extend(repos.iter().map(|repo| repo["name"].as_str().unwrap().to_owned()));
-            let link = list["_links"]["next"]["href"].as_str();
-            next = link.map(|link| link.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned());
-        }
-        assert_eq!(found, [SHOP, API, WEB]);
-        let past = api.get(&format!("{LIST}?page=9223372036854775807&per_page=50")).await;
-        past.expect(200, json!({"repos": [], "total_pages": 1, "total_count": 4, "per_page": 50}));
-        let links = api.get(&format!("{LIST}?page=2&per_page=1&tag=team&sort_direction=desc")).await.ok();
-        let page = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
-        assert_eq!(links["_links"]["prev"]["href"], page);
-        assert_eq!(links["_links"].get("next"), None);
-    })
-    .await;
+#[apply(with_repos)]
+async fn pages_follow_each_other_and_one_past_the_end_is_empty(api: Api) {
+    let mut found = Vec::new();
+    let mut next = Some("/repos/acme?page=1&per_page=3&search=a".to_owned());
+    while let Some(path) = next {
+        let list = api.get(&path).await.ok();
+        let repos = list["repos"].as_array().unwrap();
+        found.extend(repos.iter().map(|repo| repo["name"].as_str().unwrap().to_owned()));
+        let link = list["_links"]["next"]["href"].as_str();
+        next = link.map(|link| link.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned());
+    }
+    assert_eq!(found, [SHOP, API, WEB]);
+    let past = api.get(&format!("{LIST}?page=9223372036854775807&per_page=50")).await;
+    past.expect(200, json!({"repos": [], "total_pages": 1, "total_count": 4, "per_page": 50}));
+    let links = api.get(&format!("{LIST}?page=2&per_page=1&tag=team&sort_direction=desc")).await.ok();
+    let page = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
+    assert_eq!(links["_links"]["prev"]["href"], page);
+    assert_eq!(links["_links"].get("next"), None);
 }
 
-#[tokio::test]
-async fn an_empty_list_has_no_pages() {
+#[test]
+fn an_empty_list_has_no_pages() {
     on_every_store(async |api| {
         let list = json!({"page": 1, "per_page": 15, "total_pages": 0, "total_count": 0, "repos": []});
         api.get(LIST).await.expect(200, list);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn page_and_per_page_have_their_borders() {
-    with_repos(async |api| {
-        let integer = "Input should be a valid integer, unable to parse string as an integer";
-        let refused = [
-            ("page", "0", "Input should be greater than or equal to 1"),
-            ("page", "-1", "Input should be greater than or equal to 1"),
-            ("page", "9223372036854775808", "Input should be a valid integer"),
-            ("page", "", integer),
-            ("page", "1.5", integer),
-            ("per_page", "0", "Input should be greater than or equal to 1"),
-            ("per_page", "51", "Input should be less than or equal to 50"),
-            ("per_page", "x", integer),
-        ];
-        for (name, value, text) in refused {
-            let reply = api.get(&format!("{LIST}?{name}={value}")).await;
-            reply.refused(400, INVALID, &[(&format!("query.{name}"), &format!("{text} [input: {value}]"))]);
-        }
-        for query in
-            ["page=1", "page=9223372036854775807", "per_page=1", "per_page=50", "page=0&page=1", "other=x"]
-        {
-            api.get(&format!("{LIST}?{query}")).await.ok();
-        }
-    })
-    .await;
+#[apply(with_repos)]
+async fn page_and_per_page_have_their_borders(api: Api) {
+    let integer = "Input should be a valid integer, unable to parse string as an integer";
+    let refused = [
+        ("page", "0", "Input should be greater than or equal to 1"),
+        ("page", "-1", "Input should be greater than or equal to 1"),
+        ("page", "9223372036854775808", "Input should be a valid integer"),
+        ("page", "", integer),
+        ("page", "1.5", integer),
+        ("per_page", "0", "Input should be greater than or equal to 1"),
+        ("per_page", "51", "Input should be less than or equal to 50"),
+        ("per_page", "x", integer),
+    ];
+    for (name, value, text) in refused {
+        let reply = api.get(&format!("{LIST}?{name}={value}")).await;
+        reply.refused(400, INVALID, &[(&format!("query.{name}"), &format!("{text} [input: {value}]"))]);
+    }
+    for query in
+        ["page=1", "page=9223372036854775807", "per_page=1", "per_page=50", "page=0&page=1", "other=x"]
+    {
+        api.get(&format!("{LIST}?{query}")).await.ok();
+    }
 }
 
-#[tokio::test]
-async fn every_filter_narrows_the_list_and_all_must_match() {
-    with_repos(async |api| {
-        let table: [(&str, &[&str]); 32] = [
-            ("", &[SHOP, API, WEB, TOOL]),
-            ("name=acme/web", &[WEB]),
-            ("name=acme/WEB", &[]),
-            ("name=web", &[]),
-            ("name=", &[]),
-            ("search=shop", &[SHOP]),
-            ("search=PLATFORM", &[SHOP, API]),
-            ("search=", &[SHOP, API, WEB, TOOL]),
-            ("search=%25", &[]),
-            ("search=_", &[]),
-            ("provider=github", &[API, WEB]),
-            ("provider=gitlab", &[SHOP]),
-            ("provider=subversion", &[]),
-            ("repo_id=2", &[API]),
-            ("repo_id=9", &[]),
-            ("repo_id=2&name=acme/web", &[API]),
-            ("repo_id=2&provider=gitlab", &[]),
-            ("vcs_instance=github.com", &[API, WEB]),
-            ("vcs_instance=gitlab.acme.com:8443", &[SHOP]),
-            ("vcs_instance=gitlab.acme.com", &[]),
-            ("namespace=acme", &[SHOP, API, WEB]),
-            ("namespace=acme/platform", &[SHOP, API]),
-            ("namespace=acme/platform/backend", &[API]),
-            ("namespace=acme/plat", &[]),
-            ("namespace=ACME", &[]),
-            ("tag=team", &[SHOP, WEB]),
-            ("tag=team:web", &[WEB]),
-            ("tag=team&tag=tier", &[WEB]),
-            ("tag=team:shop&tag=tier", &[]),
-            ("tag=", &[]),
-            ("search=acme&provider=github&tag=team", &[WEB]),
-            ("sort_direction=desc", &[TOOL, WEB, API, SHOP]),
-        ];
-        for (query, expected) in table {
-            assert_eq!(names(&api, query).await, expected, "{query}");
-        }
-        assert_eq!(names(&api, "sort_direction=asc").await, [SHOP, API, WEB, TOOL]);
-    })
-    .await;
+#[apply(with_repos)]
+async fn every_filter_narrows_the_list_and_all_must_match(api: Api) {
+    let table: [(&str, &[&str]); 32] = [
+        ("", &[SHOP, API, WEB, TOOL]),
+        ("name=acme/web", &[WEB]),
+        ("name=acme/WEB", &[]),
+        ("name=web", &[]),
+        ("name=", &[]),
+        ("search=shop", &[SHOP]),
+        ("search=PLATFORM", &[SHOP, API]),
+        ("search=", &[SHOP, API, WEB, TOOL]),
+        ("search=%25", &[]),
+        ("search=_", &[]),
+        ("provider=github", &[API, WEB]),
+        ("provider=gitlab", &[SHOP]),
+        ("provider=subversion", &[]),
+        ("repo_id=2", &[API]),
+        ("repo_id=9", &[]),
+        ("repo_id=2&name=acme/web", &[API]),
+        ("repo_id=2&provider=gitlab", &[]),
+        ("vcs_instance=github.com", &[API, WEB]),
+        ("vcs_instance=gitlab.acme.com:8443", &[SHOP]),
+        ("vcs_instance=gitlab.acme.com", &[]),
+        ("namespace=acme", &[SHOP, API, WEB]),
+        ("namespace=acme/platform", &[SHOP, API]),
+        ("namespace=acme/platform/backend", &[API]),
+        ("namespace=acme/plat", &[]),
+        ("namespace=ACME", &[]),
+        ("tag=team", &[SHOP, WEB]),
+        ("tag=team:web", &[WEB]),
+        ("tag=team&tag=tier", &[WEB]),
+        ("tag=team:shop&tag=tier", &[]),
+        ("tag=", &[]),
+        ("search=acme&provider=github&tag=team", &[WEB]),
+        ("sort_direction=desc", &[TOOL, WEB, API, SHOP]),
+    ];
+    for (query, expected) in table {
+        assert_eq!(names(&api, query).await, expected, "{query}");
+    }
+    assert_eq!(names(&api, "sort_direction=asc").await, [SHOP, API, WEB, TOOL]);
 }
 
-#[tokio::test]
-async fn every_provider_is_known_and_no_other() {
+#[test]
+fn every_provider_is_known_and_no_other() {
     on_every_store(async |api| {
         let providers = [
             "github",
@@ -242,24 +220,20 @@ async fn every_provider_is_known_and_no_other() {
             INVALID,
             &[("query.sort_direction", "Input should be 'asc' or 'desc' [input: up]")],
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn name_and_search_exclude_each_other() {
-    with_repos(async |api| {
-        let text = "'name' and 'search' are mutually exclusive";
-        for query in ["name=a&search=b", "name=&search=", "name=a&search=b&repo_id=2"] {
-            let reply = api.get(&format!("{LIST}?{query}")).await;
-            reply.refused(400, text, &[("query.name", text), ("query.search", text)]);
-        }
-    })
-    .await;
+#[apply(with_repos)]
+async fn name_and_search_exclude_each_other(api: Api) {
+    let text = "'name' and 'search' are mutually exclusive";
+    for query in ["name=a&search=b", "name=&search=", "name=a&search=b&repo_id=2"] {
+        let reply = api.get(&format!("{LIST}?{query}")).await;
+        reply.refused(400, text, &[("query.name", text), ("query.search", text)]);
+    }
 }
 
-#[tokio::test]
-async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
+#[test]
+fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
     on_every_store(async |api| {
         let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
         api.report_from(&repo("acme/old", "https://github.com/acme/old")).await;
@@ -275,106 +249,92 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
         assert_eq!(names(&api, "name=acme/old").await, Vec::<String>::new());
         api.report_from(&repo("corp/new", "https://git.corp.com/new")).await;
         assert_eq!(api.get(LIST).await.ok(), after);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_report_that_tells_less_leaves_what_was_told() {
-    on_every_store(async |api| {
-        let report = json!({
-            "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
-            "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
-        });
-        api.report_from(&report).await;
-        let listed = api.get(LIST).await.ok();
-        let repo = |name: &str| json!({"name": name, "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
-        api.report_from(&repo("acme/shop")).await;
-        assert_eq!(api.get(LIST).await.ok(), listed);
+#[apply(on_every_store)]
+async fn a_report_that_tells_less_leaves_what_was_told(api: Api) {
+    let report = json!({
+        "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
+        "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
+    });
+    api.report_from(&report).await;
+    let listed = api.get(LIST).await.ok();
+    let repo = |name: &str| json!({"name": name, "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
+    api.report_from(&repo("acme/shop")).await;
+    assert_eq!(api.get(LIST).await.ok(), listed);
 
-        let mut newer = repo("acme/shop");
-        newer["description"] = json!("");
-        newer["additional_info"] = json!({});
-        api.report_from(&newer).await;
-        let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["group", "acme"]});
-        api.get(LIST).await.expect(200, json!({"repos": [expected]}));
-        // A path goes with the name that it was reported with.
-        api.report_from(&repo("corp/shop")).await;
-        let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["corp"]});
-        api.get(LIST).await.expect(200, json!({"repos": [expected]}));
-    })
-    .await;
+    let mut newer = repo("acme/shop");
+    newer["description"] = json!("");
+    newer["additional_info"] = json!({});
+    api.report_from(&newer).await;
+    let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["group", "acme"]});
+    api.get(LIST).await.expect(200, json!({"repos": [expected]}));
+    // A path goes with the name that it was reported with.
+    api.report_from(&repo("corp/shop")).await;
+    let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["corp"]});
+    api.get(LIST).await.expect(200, json!({"repos": [expected]}));
 }
 
-#[tokio::test]
-async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
-    with_every_store(async |api, store| {
-        let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
-        let mut full = repo.clone();
-        full["description"] = json!("about");
-        for report in [&full, &repo, &full] {
-            api.report_from(report).await;
-        }
-        let entries = store.ledger_entries(acme(&*store).await, 0, 1_000).await.unwrap();
-        let reported = entries.iter().filter(|entry| entry.kind == "repo_reported");
-        assert_eq!(reported.count(), 1);
-    })
-    .await;
+#[apply(with_every_store)]
+async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it(api: Api, store: Arc<dyn Store>) {
+    let repo =
+        json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
+    let mut full = repo.clone();
+    full["description"] = json!("about");
+    for report in [&full, &repo, &full] {
+        api.report_from(report).await;
+    }
+    let entries = store.ledger_entries(acme(&*store).await, 0, 1_000).await.unwrap();
+    let reported = entries.iter().filter(|entry| entry.kind == "repo_reported");
+    assert_eq!(reported.count(), 1);
 }
 
-#[tokio::test]
-async fn equal_names_are_by_age_in_both_directions() {
-    on_every_store(async |api| {
-        for provider in ["gitlab", "github", "bitbucket"] {
-            let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
-            api.report_from(&repo).await;
-        }
-        for direction in ["asc", "desc"] {
-            let list = api.get(&format!("{LIST}?sort_direction={direction}")).await;
-            let repos = json!([{"provider": "gitlab"}, {"provider": "github"}, {"provider": "bitbucket"}]);
-            list.expect(200, json!({"repos": repos}));
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn equal_names_are_by_age_in_both_directions(api: Api) {
+    for provider in ["gitlab", "github", "bitbucket"] {
+        let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
+        api.report_from(&repo).await;
+    }
+    for direction in ["asc", "desc"] {
+        let list = api.get(&format!("{LIST}?sort_direction={direction}")).await;
+        let repos = json!([{"provider": "gitlab"}, {"provider": "github"}, {"provider": "bitbucket"}]);
+        list.expect(200, json!({"repos": repos}));
+    }
 }
 
-#[tokio::test]
-async fn a_name_that_the_paths_of_the_api_would_hide_is_refused() {
-    on_every_store(async |api| {
-        for name in ["tags", "filter-options", "live-artifacts/shop"] {
-            let body = json!({
-                "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
+#[apply(on_every_store)]
+async fn a_name_that_the_paths_of_the_api_would_hide_is_refused(api: Api) {
+    for name in ["tags", "filter-options", "live-artifacts/shop"] {
+        api.report("shop", "a".repeat(64))
+            .with(json!({
                 "git_commit": "b".repeat(40), "repo_info": {"name": name, "url": "https://x.org"},
-            });
-            api.post("/artifacts/acme/shop").json(body).await.refuses_field(400, "repo_info.name");
-        }
-        assert_eq!(names(&api, "").await, Vec::<String>::new());
-    })
-    .await;
+            }))
+            .await
+            .refuses_field(400, "repo_info.name");
+    }
+    assert_eq!(names(&api, "").await, Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_member() {
-    with_repos(async |api| {
-        // The user name is jane's key; the password does not matter.
-        for basic in ["Basic amFuZS1rZXk6", "Basic amFuZS1rZXk6eA==", "basic amFuZS1rZXk6eA=="] {
-            api.get(LIST).header(AUTHORIZATION, basic).await.expect(200, json!({"total_count": 4}));
-        }
-        for basic in ["Basic eDpqYW5lLWtleQ==", "Basic !", "Basic "] {
-            assert_eq!(api.get(LIST).header(AUTHORIZATION, basic).await.message(401), "Unauthorized");
-        }
-        api.get(LIST).key("reader-key").await.expect(200, json!({"total_count": 4}));
-        assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
-        assert_eq!(api.get("/repos/nowhere").await.message(404), "Organization not found");
-        assert_eq!(api.get("/repos/nowhere?page=0").await.message(404), "Organization not found");
-        assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
-        api.get("/repos/foobar").key(JOHN).await.expect(200, json!({"total_count": 0}));
-    })
-    .await;
+#[apply(with_repos)]
+async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_member(api: Api) {
+    // The user name is jane's key; the password does not matter.
+    for basic in ["Basic amFuZS1rZXk6", "Basic amFuZS1rZXk6eA==", "basic amFuZS1rZXk6eA=="] {
+        api.get(LIST).header(AUTHORIZATION, basic).await.expect(200, json!({"total_count": 4}));
+    }
+    for basic in ["Basic eDpqYW5lLWtleQ==", "Basic !", "Basic "] {
+        assert_eq!(api.get(LIST).header(AUTHORIZATION, basic).await.message(401), "Unauthorized");
+    }
+    api.get(LIST).key("reader-key").await.expect(200, json!({"total_count": 4}));
+    assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
+    assert_eq!(api.get("/repos/nowhere").await.message(404), "Organization not found");
+    assert_eq!(api.get("/repos/nowhere?page=0").await.message(404), "Organization not found");
+    assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
+    api.get("/repos/foobar").key(JOHN).await.expect(200, json!({"total_count": 0}));
 }
 
-#[tokio::test]
-async fn what_two_reports_tell_does_not_make_one_repo_another() {
+#[test]
+fn what_two_reports_tell_does_not_make_one_repo_another() {
     on_every_store(async |api| {
         let url = "https://github.com/acme/shop";
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
@@ -383,33 +343,29 @@ async fn what_two_reports_tell_does_not_make_one_repo_another() {
         api.get(LIST).await.expect(200, known);
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7", "provider": "github"})).await;
         api.get(&format!("{LIST}?repo_id=7&provider=github")).await.expect(200, json!({"total_count": 1}));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_repo_is_got_by_its_name_with_slashes_as_they_are_or_encoded() {
-    with_repos(async |api| {
-        for name in [SHOP, API, WEB, TOOL] {
-            let listed = api.get(&format!("{LIST}?name={name}")).await.ok();
-            let encoded = name.replace('/', "%2F");
-            for path in [name, &encoded] {
-                assert_eq!(api.get(&format!("{LIST}/{path}")).await.ok(), listed["repos"][0], "{path}");
-            }
+#[apply(with_repos)]
+async fn a_repo_is_got_by_its_name_with_slashes_as_they_are_or_encoded(api: Api) {
+    for name in [SHOP, API, WEB, TOOL] {
+        let listed = api.get(&format!("{LIST}?name={name}")).await.ok();
+        let encoded = name.replace('/', "%2F");
+        for path in [name, &encoded] {
+            assert_eq!(api.get(&format!("{LIST}/{path}")).await.ok(), listed["repos"][0], "{path}");
         }
-        for name in ["none", "acme", "acme/platform", "acme/web/", "ACME/web", "acme/platform/Shop/x/y"] {
-            let reply = api.get(&format!("{LIST}/{name}")).await;
-            let text = format!("no repo named '{name}' in organization 'acme'");
-            reply.refused(404, "Repo not found", &[("repo_name", &text)]);
-        }
-        api.get(&format!("{LIST}/{}", "x".repeat(256))).await.refuses_field(400, "repo_name");
-        api.get(&format!("{LIST}/tool?provider=GitHub")).await.refuses_field(400, "query.provider");
-        assert_eq!(api.post(&format!("{LIST}/acme/web")).await.message(405), "Method not allowed");
-        assert_eq!(api.get("/repos/jane/acme/web").await.message(404), "Repo not found");
-        assert_eq!(api.get("/repos/nowhere/acme/web").await.message(404), "Organization not found");
-        assert_eq!(api.get(&format!("{LIST}/acme/web")).key(JOHN).await.message(403), FORBIDDEN);
-    })
-    .await;
+    }
+    for name in ["none", "acme", "acme/platform", "acme/web/", "ACME/web", "acme/platform/Shop/x/y"] {
+        let reply = api.get(&format!("{LIST}/{name}")).await;
+        let text = format!("no repo named '{name}' in organization 'acme'");
+        reply.refused(404, "Repo not found", &[("repo_name", &text)]);
+    }
+    api.get(&format!("{LIST}/{}", "x".repeat(256))).await.refuses_field(400, "repo_name");
+    api.get(&format!("{LIST}/tool?provider=GitHub")).await.refuses_field(400, "query.provider");
+    assert_eq!(api.post(&format!("{LIST}/acme/web")).await.message(405), "Method not allowed");
+    assert_eq!(api.get("/repos/jane/acme/web").await.message(404), "Repo not found");
+    assert_eq!(api.get("/repos/nowhere/acme/web").await.message(404), "Organization not found");
+    assert_eq!(api.get(&format!("{LIST}/acme/web")).key(JOHN).await.message(403), FORBIDDEN);
 }
 
 /// Repos of one name: their ids by the order in which they were reported.
@@ -422,8 +378,8 @@ async fn of_one_name(api: &Api) -> Vec<String> {
     list["repos"].as_array().unwrap().iter().map(|repo| repo["id"].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn a_name_of_several_repos_needs_a_provider_or_an_id() {
+#[test]
+fn a_name_of_several_repos_needs_a_provider_or_an_id() {
     on_every_store(async |api| {
         let ids = of_one_name(&api).await;
         let message =
@@ -449,100 +405,91 @@ async fn a_name_of_several_repos_needs_a_provider_or_an_id() {
             let text = format!("no repo named '{id}' in organization 'acme'");
             reply.refused(404, "Repo not found", &[("query.id", &text)]);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn repos_without_a_provider_are_told_apart_by_id_alone() {
-    on_every_store(async |api| {
-        for place in ["a", "b"] {
-            api.report_from(&json!({"name": "shop", "url": format!("https://x.org/{place}")})).await;
-        }
-        let message = "Multiple repos named 'shop' exist (no provider). Specify the 'provider' or the 'id'.";
-        assert_eq!(api.get(&format!("{LIST}/shop")).await.message(400), message);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn repos_without_a_provider_are_told_apart_by_id_alone(api: Api) {
+    for place in ["a", "b"] {
+        api.report_from(&json!({"name": "shop", "url": format!("https://x.org/{place}")})).await;
+    }
+    let message = "Multiple repos named 'shop' exist (no provider). Specify the 'provider' or the 'id'.";
+    assert_eq!(api.get(&format!("{LIST}/shop")).await.message(400), message);
 }
 
-#[tokio::test]
-async fn filters_offer_what_the_other_filters_leave() {
-    with_repos(async |api| {
-        let all = json!({
-            "providers": ["github", "gitlab"],
-            "vcs_instances": ["github.com", "gitlab.acme.com:8443"],
-            "namespace_values": ["acme"],
-        });
-        let path = format!("{LIST}/filter-options");
-        api.get(&path).await.expect_exactly(200, all);
-        let table = [
-            (
-                "provider=gitlab",
-                json!({"providers": ["github", "gitlab"], "vcs_instances": ["gitlab.acme.com:8443"]}),
-            ),
-            (
-                "vcs_instance=github.com",
-                json!({"providers": ["github"], "vcs_instances": ["github.com", "gitlab.acme.com:8443"]}),
-            ),
-            ("namespace=acme", json!({"namespace_values": ["platform"]})),
-            (
-                "namespace=acme/platform",
-                json!({"providers": ["github", "gitlab"], "namespace_values": ["backend"]}),
-            ),
-            ("namespace=/acme//platform/backend/", json!({"providers": ["github"], "namespace_values": []})),
-            ("namespace=acm", json!({"providers": [], "vcs_instances": [], "namespace_values": []})),
-            ("tag=team", json!({"providers": ["github", "gitlab"], "namespace_values": ["acme"]})),
-            ("tag=team&tag=tier:1", json!({"providers": ["github"], "vcs_instances": ["github.com"]})),
-            ("tag=team:shop&provider=github", json!({"providers": ["gitlab"], "vcs_instances": []})),
-        ];
-        for (query, expected) in table {
-            api.get(&format!("{path}?{query}")).await.expect(200, expected);
-        }
-        api.get(&format!("{path}?provider=x")).await.refuses_field(400, "query.provider");
-        let none = json!({"providers": [], "vcs_instances": [], "namespace_values": []});
-        api.get("/repos/jane/filter-options").await.expect_exactly(200, none);
-    })
-    .await;
+#[apply(with_repos)]
+async fn filters_offer_what_the_other_filters_leave(api: Api) {
+    let all = json!({
+        "providers": ["github", "gitlab"],
+        "vcs_instances": ["github.com", "gitlab.acme.com:8443"],
+        "namespace_values": ["acme"],
+    });
+    let path = format!("{LIST}/filter-options");
+    api.get(&path).await.expect_exactly(200, all);
+    let table = [
+        (
+            "provider=gitlab",
+            json!({"providers": ["github", "gitlab"], "vcs_instances": ["gitlab.acme.com:8443"]}),
+        ),
+        (
+            "vcs_instance=github.com",
+            json!({"providers": ["github"], "vcs_instances": ["github.com", "gitlab.acme.com:8443"]}),
+        ),
+        ("namespace=acme", json!({"namespace_values": ["platform"]})),
+        (
+            "namespace=acme/platform",
+            json!({"providers": ["github", "gitlab"], "namespace_values": ["backend"]}),
+        ),
+        ("namespace=/acme//platform/backend/", json!({"providers": ["github"], "namespace_values": []})),
+        ("namespace=acm", json!({"providers": [], "vcs_instances": [], "namespace_values": []})),
+        ("tag=team", json!({"providers": ["github", "gitlab"], "namespace_values": ["acme"]})),
+        ("tag=team&tag=tier:1", json!({"providers": ["github"], "vcs_instances": ["github.com"]})),
+        ("tag=team:shop&provider=github", json!({"providers": ["gitlab"], "vcs_instances": []})),
+    ];
+    for (query, expected) in table {
+        api.get(&format!("{path}?{query}")).await.expect(200, expected);
+    }
+    api.get(&format!("{path}?provider=x")).await.refuses_field(400, "query.provider");
+    let none = json!({"providers": [], "vcs_instances": [], "namespace_values": []});
+    api.get("/repos/jane/filter-options").await.expect_exactly(200, none);
 }
 
-#[tokio::test]
-async fn the_tags_of_repos_are_listed_once() {
-    with_repos(async |api| {
-        tag(&api, TOOL, json!({"team": "web"})).await;
-        let choice = |key: &str, value: &str| json!({"key": key, "value": value});
-        let all = json!([choice("team", "shop"), choice("team", "web"), choice("tier", "1")]);
-        api.get(&format!("{LIST}/tags")).await.expect_exactly(200, all);
-        api.get("/repos/jane/tags").await.expect_exactly(200, json!([]));
-    })
-    .await;
+#[apply(with_repos)]
+async fn the_tags_of_repos_are_listed_once(api: Api) {
+    tag(&api, TOOL, json!({"team": "web"})).await;
+    let choice = |key: &str, value: &str| json!({"key": key, "value": value});
+    let all = json!([choice("team", "shop"), choice("team", "web"), choice("tier", "1")]);
+    api.get(&format!("{LIST}/tags")).await.expect_exactly(200, all);
+    api.get("/repos/jane/tags").await.expect_exactly(200, json!([]));
 }
 
 /// Runs a case where an artifact of a repo runs in two environments, and another in one of them. `strict` has a policy
 /// that neither satisfies; `loose` has none.
-async fn with_live_artifacts(case: impl AsyncFn(Api)) {
+fn with_live_artifacts(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         api.given_environments("docker", &["strict", "loose", "old"]).await;
         api.flow("shop", TEMPLATE).await;
         api.put_policy("complete", COMPLIANCE).await.created();
         api.attach("strict", "complete").await;
         for (digit, repo) in [('a', WEB), ('b', WEB), ('c', TOOL)] {
-            let body = json!({
-                "fingerprint": fingerprint(digit), "filename": "x", "build_url": "", "git_commit": "b".repeat(40),
-                "commit_url": if digit == 'a' { "https://x.org/commit" } else { "" },
-                "repo_info": {"name": repo, "url": format!("https://x.org/{repo}")},
-            });
-            api.post("/artifacts/acme/shop").json(body).await.created();
+            api.report("shop", fingerprint(digit))
+                .with(json!({
+                    "git_commit": "b".repeat(40),
+                    "commit_url": if digit == 'a' { "https://x.org/commit" } else { "" },
+                    "repo_info": {"name": repo, "url": format!("https://x.org/{repo}")},
+                }))
+                .await
+                .created();
         }
         api.report_running("strict", &[('a', &[1]), ('c', &[1])]).await.created();
         api.report_running("loose", &[('c', &[1])]).await.created();
         api.report_running("loose", &[('a', &[1, 2]), ('b', &[1])]).await.created();
         case(api).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_of_a_repo_runs_now_is_told_with_its_environments() {
+#[test]
+fn what_of_a_repo_runs_now_is_told_with_its_environments() {
     with_live_artifacts(async |api| {
         let id = async |path: &str, key: &str| api.get(path).await.ok()[key].as_str().unwrap().to_owned();
         let artifact = async |digit: char| {
@@ -569,7 +516,8 @@ async fn what_of_a_repo_runs_now_is_told_with_its_environments() {
         let reply = api.get(&format!("{LIST}/live-artifacts/{WEB}")).await;
         reply.expect(200, json!({"live_artifacts": expected, "_embedded": embedded}));
         assert_eq!(fields(&live), ["_embedded", "_links", "live_artifacts"]);
-        let linked = |link: &Value| link["href"].as_str().unwrap().replace("http://localhost:8001/api/v2", "");
+        let linked =
+            |link: &Value| link["href"].as_str().unwrap().replace("http://localhost:8001/api/v2", "");
         let followed = [
             (linked(&live["_links"]["repo"]), json!({"name": WEB})),
             (linked(&environments[0]["_links"]["self"]), json!({"name": "loose"})),
@@ -579,12 +527,11 @@ async fn what_of_a_repo_runs_now_is_told_with_its_environments() {
         for (path, expected) in followed {
             api.get(&path).await.expect(200, expected);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_stopped_or_runs_elsewhere_is_not_live() {
+#[test]
+fn what_stopped_or_runs_elsewhere_is_not_live() {
     with_live_artifacts(async |api| {
         api.report_running("loose", &[('b', &[1])]).await.created();
         api.report_running("strict", &[]).await.created();
@@ -594,23 +541,21 @@ async fn what_stopped_or_runs_elsewhere_is_not_live() {
         api.report_running("loose", &[]).await.created();
         let nothing = json!({"live_artifacts": [], "_embedded": {"artifacts": [], "environments": []}});
         api.get(&path).await.expect(200, nothing);
-        // Whoever reports it, first or again, tells where it comes from.
+        // The first report and every later one set its repo.
         api.report_running("loose", &[('c', &[1])]).await.created();
-        let again = json!({
-            "fingerprint": fingerprint('c'), "filename": "x", "build_url": "", "commit_url": "",
-            "repo_info": {"name": WEB, "url": format!("https://x.org/{WEB}")},
-        });
-        api.post("/artifacts/acme/shop").json(again).await.created();
+        api.report("shop", fingerprint('c'))
+            .with(json!({"repo_info": {"name": WEB, "url": format!("https://x.org/{WEB}")}}))
+            .await
+            .created();
         let c = json!({"live_artifacts": [{"artifact_name": "image-c"}]});
         for repo in [WEB, TOOL] {
             api.get(&format!("{LIST}/live-artifacts/{repo}")).await.expect(200, c.clone());
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn live_artifacts_are_of_the_newest_repo_of_a_name() {
+#[test]
+fn live_artifacts_are_of_the_newest_repo_of_a_name() {
     on_every_store(async |api| {
         let ids = of_one_name(&api).await;
         let path = format!("{LIST}/live-artifacts/acme/shop");
@@ -629,6 +574,5 @@ async fn live_artifacts_are_of_the_newest_repo_of_a_name() {
         }
         // It is a repo of this name without anything behind it.
         assert_eq!(api.get(&format!("{LIST}/live-artifacts")).await.message(404), "Repo not found");
-    })
-    .await;
+    });
 }

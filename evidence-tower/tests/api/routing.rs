@@ -6,12 +6,10 @@ use evidence_tower::EvidenceApi;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
-use serde_json::json;
 use tower::ServiceExt;
 
-use crate::mounts::Mount;
 use crate::operation_paths::routes;
-use crate::support::{JANE, in_memory, on_every_mount};
+use crate::support::prelude::*;
 
 /// The list is what clients of the API were promised: nothing leaves it.
 #[test]
@@ -21,8 +19,8 @@ fn what_is_routed_is_the_list_of_operations() {
     assert_eq!(BTreeSet::from_iter(routed), BTreeSet::from_iter(listed));
 }
 
-#[tokio::test]
-async fn an_unknown_path_is_not_found() {
+#[test]
+fn an_unknown_path_is_not_found() {
     on_every_mount(async |api| {
         let mut paths = vec!["/", "/flows", "/flows/", "/flows/acme/", "/nowhere/acme/a/b/c/d"];
         if api.mount != Mount::Axum {
@@ -32,145 +30,116 @@ async fn an_unknown_path_is_not_found() {
         for path in paths {
             api.get(path).await.expect_exactly(404, json!({"message": "Not found"}));
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_name_with_slashes_in_a_path_is_named() {
-    on_every_mount(async |api| {
-        let table = [
-            (
-                Method::POST,
-                "/attestations/acme/app/trail/feature/login/generic",
-                "trail_name",
-                "trail name 'feature/login'",
-            ),
-            (Method::PUT, "/environments/acme/eu/prod/report/K8S", "env_name", "environment name 'eu/prod'"),
-            (
-                Method::GET,
-                "/trails/acme/app/feature/log%20in/x",
-                "trail_name",
-                "trail name 'feature/log in/x'",
-            ),
-            (Method::GET, "/flows/acme/a%2Fb/c/d/e/f", "flow_name", "flow name 'a/b/c/d/e/f'"),
-        ];
-        for (method, path, field, name) in table {
-            let text = format!("{name} should not contain '/'");
-            let errors = json!({field: format!("The {text}")});
-            let expected = json!({"message": format!("Not found: the {text}"), "errors": errors});
-            api.request(method, path).await.expect_exactly(404, expected);
-        }
-    })
-    .await;
+#[apply(on_every_mount)]
+async fn a_name_with_slashes_in_a_path_is_named(api: Api) {
+    let table = [
+        (
+            Method::POST,
+            "/attestations/acme/app/trail/feature/login/generic",
+            "trail_name",
+            "trail name 'feature/login'",
+        ),
+        (Method::PUT, "/environments/acme/eu/prod/report/K8S", "env_name", "environment name 'eu/prod'"),
+        (Method::GET, "/trails/acme/app/feature/log%20in/x", "trail_name", "trail name 'feature/log in/x'"),
+        (Method::GET, "/flows/acme/a%2Fb/c/d/e/f", "flow_name", "flow name 'a/b/c/d/e/f'"),
+    ];
+    for (method, path, field, name) in table {
+        let text = format!("{name} should not contain '/'");
+        let errors = json!({field: format!("The {text}")});
+        let expected = json!({"message": format!("Not found: the {text}"), "errors": errors});
+        api.request(method, path).await.expect_exactly(404, expected);
+    }
 }
 
-#[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
-    on_every_mount(async |api| {
-        let refused = json!({"message": "Method not allowed"});
-        let mut methods = vec![Method::DELETE, Method::OPTIONS];
-        if api.mount != Mount::Rocket {
-            // Rocket refuses those that it does not know before it routes.
-            methods.push(Method::from_bytes(b"PROPFIND").unwrap());
-        }
-        for method in methods {
-            let reply = api.request(method, "/flows/acme").await;
-            let reply = reply.expect_exactly(405, refused.clone());
-            assert!(reply.headers[ALLOW].to_str().unwrap().starts_with("GET, HEAD"));
-        }
-        let reply = api.request(Method::POST, "/openapi.json").anonymous().await;
-        reply.expect_exactly(405, refused.clone()).expect_header(ALLOW, "GET, HEAD");
-    })
-    .await;
+#[apply(on_every_mount)]
+async fn a_wrong_method_is_told_the_right_ones(api: Api) {
+    let refused = json!({"message": "Method not allowed"});
+    let mut methods = vec![Method::DELETE, Method::OPTIONS];
+    if api.mount != Mount::Rocket {
+        // Rocket refuses those that it does not know before it routes.
+        methods.push(Method::from_bytes(b"PROPFIND").unwrap());
+    }
+    for method in methods {
+        let reply = api.request(method, "/flows/acme").await;
+        let reply = reply.expect_exactly(405, refused.clone());
+        assert!(reply.headers[ALLOW].to_str().unwrap().starts_with("GET, HEAD"));
+    }
+    let reply = api.request(Method::POST, "/openapi.json").anonymous().await;
+    reply.expect_exactly(405, refused.clone()).expect_header(ALLOW, "GET, HEAD");
 }
 
-#[tokio::test]
-async fn a_head_is_a_get_without_its_body() {
-    on_every_mount(async |api| {
-        for path in ["/flows/acme", "/flows/acme/unknown", "/flows/nobody", "/openapi.json"] {
-            let get = api.get(path).await;
-            let head = api.request(Method::HEAD, path).await;
-            assert_eq!((get.status, get.headers), (head.status, head.headers), "{path}");
-            assert!(head.body.is_empty() && !get.body.is_empty(), "{path}");
-        }
-    })
-    .await;
+#[apply(on_every_mount)]
+async fn a_head_is_a_get_without_its_body(api: Api) {
+    for path in ["/flows/acme", "/flows/acme/unknown", "/flows/nobody", "/openapi.json"] {
+        let get = api.get(path).await;
+        let head = api.request(Method::HEAD, path).await;
+        assert_eq!((get.status, get.headers), (head.status, head.headers), "{path}");
+        assert!(head.body.is_empty() && !get.body.is_empty(), "{path}");
+    }
 }
 
-#[tokio::test]
-async fn parameters_are_decoded_and_misfits_are_named() {
-    on_every_mount(async |api| {
-        let table = [
-            ("/flows/acme?page=", "query.page"),
-            ("/flows/acme?page=0", "query.page"),
-            ("/flows/acme?page=9223372036854775808", "query.page"),
-            ("/flows/acme?per_page=101", "query.per_page"),
-            ("/flows/acme?case_sensitive=maybe", "query.case_sensitive"),
-            ("/flows/acme?search_by_name=%00", "query.search_by_name"),
-            ("/flows/acme?search_by_name=%ff", "query.search_by_name"),
-            ("/flows/acme?tag=a&tag=%00", "query.tag[1]"),
-            ("/flows/acme/-a", "flow_name"),
-            ("/flows/acme/a%2Fb", "flow_name"),
-            ("/flows/acme/a%0a", "flow_name"),
-            ("/flows/acme/%ff", "flow_name"),
-        ];
-        for (path, field) in table {
-            let reply = api.get(path).await;
-            let reply = reply.expect(400, json!({"message": "Input payload validation failed"}));
-            let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-            let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
-            assert_eq!(fields, [field], "{path}");
-        }
-        let second_page =
-            json!({"data": [], "pagination": {"total": 0, "page": 2, "per_page": 20, "page_count": 0}});
-        let table = [
-            ("/flows/acme?page=1&page=2&unknown=x", second_page),
-            ("/flows/acme?org=nobody", json!([])),
-            ("/flows/ac%6De?case_sensitive=FALSE", json!([])),
-        ];
-        for (path, body) in table {
-            api.get(path).await.expect_exactly(200, body);
-        }
-    })
-    .await;
+#[apply(on_every_mount)]
+async fn parameters_are_decoded_and_misfits_are_named(api: Api) {
+    let table = [
+        ("/flows/acme?page=", "query.page"),
+        ("/flows/acme?page=0", "query.page"),
+        ("/flows/acme?page=9223372036854775808", "query.page"),
+        ("/flows/acme?per_page=101", "query.per_page"),
+        ("/flows/acme?case_sensitive=maybe", "query.case_sensitive"),
+        ("/flows/acme?search_by_name=%00", "query.search_by_name"),
+        ("/flows/acme?search_by_name=%ff", "query.search_by_name"),
+        ("/flows/acme?tag=a&tag=%00", "query.tag[1]"),
+        ("/flows/acme/-a", "flow_name"),
+        ("/flows/acme/a%2Fb", "flow_name"),
+        ("/flows/acme/a%0a", "flow_name"),
+        ("/flows/acme/%ff", "flow_name"),
+    ];
+    for (path, field) in table {
+        let reply = api.get(path).await;
+        let reply = reply.expect(400, json!({"message": INVALID}));
+        let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, [field], "{path}");
+    }
+    let second_page =
+        json!({"data": [], "pagination": {"total": 0, "page": 2, "per_page": 20, "page_count": 0}});
+    let table = [
+        ("/flows/acme?page=1&page=2&unknown=x", second_page),
+        ("/flows/acme?org=nobody", json!([])),
+        ("/flows/ac%6De?case_sensitive=FALSE", json!([])),
+    ];
+    for (path, body) in table {
+        api.get(path).await.expect_exactly(200, body);
+    }
 }
 
-#[tokio::test]
-async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header() {
+#[apply(on_every_mount)]
+async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header(api: Api) {
     const IGNORED: &str = "evidence-ignored-parameters";
-    on_every_mount(async |api| {
-        let table = [
-            (Method::GET, "/flows/acme?page=1&tag=a&space_id=b", 200, None),
-            (Method::GET, "/flows/acme?flow_name=a&page=1&Page=2", 200, Some("flow_name, Page")),
-            (Method::GET, "/flows/acme?org=other&per_page=1", 200, Some("org")),
-            (
-                Method::GET,
-                "/flows/acme?a%0d%0aSet-Cookie:b=1&%C3%A9",
-                200,
-                Some("a%0D%0ASet-Cookie%3Ab, %C3%A9"),
-            ),
-            (Method::GET, "/flows/acme?per_page=0&pagesize=1", 400, Some("pagesize")),
-            (Method::GET, "/flows/acme/none?tag=a", 404, Some("tag")),
-            (Method::GET, "/artifacts/acme?flow_names=a", 200, Some("flow_names")),
-            (Method::PUT, "/flows/acme/none/archive?force=1", 404, Some("force")),
-            (Method::HEAD, "/flows/acme?x=1", 200, Some("x")),
-            (Method::GET, "/schemas/flow-template/v1?x", 200, Some("x")),
-        ];
-        for (method, path, status, expected) in table {
-            let reply = api.request(method, path).await;
-            let found = reply.headers.get(IGNORED).map(|names| names.to_str().unwrap());
-            assert_eq!((reply.status.as_u16(), found), (status, expected), "{path}");
-        }
-        // A request that may not be made is told the same; one of no operation is not.
-        let denied = api.get("/flows/acme?x=1").anonymous().await;
-        assert_eq!(
-            (denied.status.as_u16(), denied.headers.get(IGNORED).unwrap().as_bytes()),
-            (401, &b"x"[..])
-        );
-        assert!(!api.get("/nothing?x=1").await.headers.contains_key(IGNORED));
-    })
-    .await;
+    let table = [
+        (Method::GET, "/flows/acme?page=1&tag=a&space_id=b", 200, None),
+        (Method::GET, "/flows/acme?flow_name=a&page=1&Page=2", 200, Some("flow_name, Page")),
+        (Method::GET, "/flows/acme?org=other&per_page=1", 200, Some("org")),
+        (Method::GET, "/flows/acme?a%0d%0aSet-Cookie:b=1&%C3%A9", 200, Some("a%0D%0ASet-Cookie%3Ab, %C3%A9")),
+        (Method::GET, "/flows/acme?per_page=0&pagesize=1", 400, Some("pagesize")),
+        (Method::GET, "/flows/acme/none?tag=a", 404, Some("tag")),
+        (Method::GET, "/artifacts/acme?flow_names=a", 200, Some("flow_names")),
+        (Method::PUT, "/flows/acme/none/archive?force=1", 404, Some("force")),
+        (Method::HEAD, "/flows/acme?x=1", 200, Some("x")),
+        (Method::GET, "/schemas/flow-template/v1?x", 200, Some("x")),
+    ];
+    for (method, path, status, expected) in table {
+        let reply = api.request(method, path).await;
+        let found = reply.headers.get(IGNORED).map(|names| names.to_str().unwrap());
+        assert_eq!((reply.status.as_u16(), found), (status, expected), "{path}");
+    }
+    // A request that may not be made is told the same; one of no operation is not.
+    let denied = api.get("/flows/acme?x=1").anonymous().await;
+    assert_eq!((denied.status.as_u16(), denied.headers.get(IGNORED).unwrap().as_bytes()), (401, &b"x"[..]));
+    assert!(!api.get("/nothing?x=1").await.headers.contains_key(IGNORED));
 }
 
 #[tokio::test]

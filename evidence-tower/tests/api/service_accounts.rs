@@ -1,9 +1,6 @@
 //! Service accounts and their keys (specification, Service account; PATCH /service-accounts/{org}/{name}).
 
-use serde_json::{Value, json};
-
-use crate::support::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, on_every_store};
+use crate::support::prelude::*;
 
 const ACCOUNTS: &str = "/service-accounts/acme";
 const CI: &str = "/service-accounts/acme/ci";
@@ -18,132 +15,112 @@ async fn make_ci(api: &Api, privilege: &str) {
 }
 
 /// Runs a case with that account, over every store.
-async fn with_ci(privilege: &str, case: impl AsyncFn(Api)) {
+fn with_ci(privilege: &str, case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         make_ci(&api, privilege).await;
         case(api).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn an_account_has_every_field_of_the_table() {
-    on_every_store(async |api| {
-        let body = json!({"name": "ci", "description": "builds", "privilege": "admin"});
-        let account = api.post(ACCOUNTS).json(&body).await.created();
-        let table = [
-            "created_at",
-            "creating_user_id",
-            "description",
-            "display_name",
-            "for_webhook",
+#[apply(on_every_store)]
+async fn an_account_has_every_field_of_the_table(api: Api) {
+    let body = json!({"name": "ci", "description": "builds", "privilege": "admin"});
+    let account = api.post(ACCOUNTS).json(&body).await.created();
+    let table =
+        ["created_at", "creating_user_id", "description", "display_name", "for_webhook", "name", "privilege"];
+    assert_eq!(fields(&account), table);
+    assert_eq!(account["name"], "ci");
+    assert_eq!(account["display_name"], "ci");
+    assert_eq!(account["privilege"], "admin");
+    assert_eq!(account["description"], "builds");
+    assert!(account["creating_user_id"].is_string());
+    assert!(account["created_at"].is_i64(), "{}", account["created_at"]);
+    assert_eq!(account["for_webhook"], false);
+    assert_eq!(api.get(CI).await.ok(), account);
+    assert!(api.get(ACCOUNTS).await.ok().as_array().unwrap().contains(&account));
+}
+
+#[apply(on_every_store)]
+async fn the_fields_of_a_new_account_have_their_borders(api: Api) {
+    let text = |length: usize| "a".repeat(length);
+    let pattern = r"^[a-zA-Z0-9\-]+$";
+    let refused = [
+        (json!({}), "name", "Field required [input: None]".to_owned()),
+        (json!({"name": null}), "name", "Input should be a valid string [input: None]".to_owned()),
+        (json!({"name": ""}), "name", format!("String should match pattern '{pattern}' [input: ]")),
+        (json!({"name": "a_b"}), "name", format!("String should match pattern '{pattern}' [input: a_b]")),
+        (json!({"name": "a\n"}), "name", format!("String should match pattern '{pattern}' [input: a\n]")),
+        (
+            json!({"name": text(65)}),
             "name",
+            format!("String should have at most 64 characters [input: {}]", text(65)),
+        ),
+        (
+            json!({"name": "a", "privilege": "owner"}),
             "privilege",
-        ];
-        assert_eq!(fields(&account), table);
-        assert_eq!(account["name"], "ci");
-        assert_eq!(account["display_name"], "ci");
-        assert_eq!(account["privilege"], "admin");
-        assert_eq!(account["description"], "builds");
-        assert!(account["creating_user_id"].is_string());
-        assert!(account["created_at"].is_i64(), "{}", account["created_at"]);
-        assert_eq!(account["for_webhook"], false);
-        assert_eq!(api.get(CI).await.ok(), account);
-        assert!(api.get(ACCOUNTS).await.ok().as_array().unwrap().contains(&account));
-    })
-    .await;
+            "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: owner]".to_owned(),
+        ),
+        (
+            json!({"name": "a", "privilege": null}),
+            "privilege",
+            "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: None]".to_owned(),
+        ),
+        (
+            json!({"name": "a", "description": 1}),
+            "description",
+            "Input should be a valid string [input: 1]".to_owned(),
+        ),
+    ];
+    for (body, field, text) in refused {
+        api.post(ACCOUNTS).json(&body).await.refused(400, INVALID, &[(field, &text)]);
+    }
+    let long = json!({"name": "a", "description": text(513)});
+    api.post(ACCOUNTS).json(&long).await.refuses_field(400, "description");
+    let accepted = [
+        json!({"name": "a"}),
+        json!({"name": text(64)}),
+        json!({"name": "-Z9", "description": text(512)}),
+        json!({"name": "b", "description": null, "other": 1}),
+    ];
+    for body in accepted {
+        let account = api.post(ACCOUNTS).json(&body).await.created();
+        assert_eq!(account["privilege"], "reader", "the default of {body}");
+        assert_eq!(account["description"], body.get("description").cloned().unwrap_or(Value::Null));
+    }
 }
 
-#[tokio::test]
-async fn the_fields_of_a_new_account_have_their_borders() {
-    on_every_store(async |api| {
-        let text = |length: usize| "a".repeat(length);
-        let pattern = r"^[a-zA-Z0-9\-]+$";
-        let refused = [
-            (json!({}), "name", "Field required [input: None]".to_owned()),
-            (json!({"name": null}), "name", "Input should be a valid string [input: None]".to_owned()),
-            (json!({"name": ""}), "name", format!("String should match pattern '{pattern}' [input: ]")),
-            (json!({"name": "a_b"}), "name", format!("String should match pattern '{pattern}' [input: a_b]")),
-            (json!({"name": "a\n"}), "name", format!("String should match pattern '{pattern}' [input: a\n]")),
-            (
-                json!({"name": text(65)}),
-                "name",
-                format!("String should have at most 64 characters [input: {}]", text(65)),
-            ),
-            (
-                json!({"name": "a", "privilege": "owner"}),
-                "privilege",
-                "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: owner]".to_owned(),
-            ),
-            (
-                json!({"name": "a", "privilege": null}),
-                "privilege",
-                "Input should be 'reader', 'snapshotter', 'member' or 'admin' [input: None]".to_owned(),
-            ),
-            (
-                json!({"name": "a", "description": 1}),
-                "description",
-                "Input should be a valid string [input: 1]".to_owned(),
-            ),
-        ];
-        for (body, field, text) in refused {
-            api.post(ACCOUNTS).json(&body).await.refused(400, INVALID, &[(field, &text)]);
-        }
-        let long = json!({"name": "a", "description": text(513)});
-        api.post(ACCOUNTS).json(&long).await.refuses_field(400, "description");
-        let accepted = [
-            json!({"name": "a"}),
-            json!({"name": text(64)}),
-            json!({"name": "-Z9", "description": text(512)}),
-            json!({"name": "b", "description": null, "other": 1}),
-        ];
-        for body in accepted {
-            let account = api.post(ACCOUNTS).json(&body).await.created();
-            assert_eq!(account["privilege"], "reader", "the default of {body}");
-            assert_eq!(account["description"], body.get("description").cloned().unwrap_or(Value::Null));
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_name_is_taken_once() {
+#[test]
+fn a_name_is_taken_once() {
     with_ci("member", async |api| {
         api.post(ACCOUNTS).json(json!({"name": "ci"})).await.refused(
             400,
             INVALID,
             &[("name", "A service account named 'ci' already exists")],
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn accounts_exist_in_shared_organizations() {
+#[test]
+fn accounts_exist_in_shared_organizations() {
     on_every_store(async |api| {
         api.post("/service-accounts/jane").json(json!({"name": "ci"})).await.refuses_field(400, "org");
         assert_eq!(api.get("/service-accounts/jane").await.ok(), json!([]));
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn accounts_are_listed_by_name() {
-    on_every_store(async |api| {
-        let path = "/service-accounts/foobar";
-        for name in ["b", "a", "C"] {
-            api.post(path).json(json!({"name": name})).key(JOHN).await.created();
-        }
-        let accounts = api.get(path).key(JOHN).await.ok();
-        let names: Vec<&Value> =
-            accounts.as_array().unwrap().iter().map(|account| &account["name"]).collect();
-        assert_eq!(names, ["C", "a", "b"]);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn accounts_are_listed_by_name(api: Api) {
+    let path = "/service-accounts/foobar";
+    for name in ["b", "a", "C"] {
+        api.post(path).json(json!({"name": name})).key(JOHN).await.created();
+    }
+    let accounts = api.get(path).key(JOHN).await.ok();
+    let names: Vec<&Value> = accounts.as_array().unwrap().iter().map(|account| &account["name"]).collect();
+    assert_eq!(names, ["C", "a", "b"]);
 }
 
-#[tokio::test]
-async fn patch_changes_what_is_sent_null_clears_the_description_and_nothing_else() {
+#[test]
+fn patch_changes_what_is_sent_null_clears_the_description_and_nothing_else() {
     with_ci("member", async |api| {
         let steps = [
             (json!({}), json!("builds"), "member"),
@@ -164,12 +141,11 @@ async fn patch_changes_what_is_sent_null_clears_the_description_and_nothing_else
             );
             assert_eq!(api.get(CI).await.ok(), account);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn patch_refuses_what_does_not_fit() {
+#[test]
+fn patch_refuses_what_does_not_fit() {
     with_ci("member", async |api| {
         let privileges = "Input should be 'reader', 'snapshotter', 'member' or 'admin'";
         let refused = [
@@ -190,12 +166,11 @@ async fn patch_refuses_what_does_not_fit() {
         let long = json!({"description": "x".repeat(513)});
         api.patch(CI).json(&long).await.refuses_field(400, "description");
         assert_eq!(api.patch(CI).json(json!({"description": "é".repeat(512)})).await.status.as_u16(), 200);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_path_parameter_has_length_1_to_64_and_its_pattern() {
+#[test]
+fn the_path_parameter_has_length_1_to_64_and_its_pattern() {
     on_every_store(async |api| {
         let body = json!({});
         for name in ["a", &"a".repeat(64)] {
@@ -208,12 +183,11 @@ async fn the_path_parameter_has_length_1_to_64_and_its_pattern() {
         for name in ["a_b", "a%20b", &"a".repeat(65)] {
             api.patch(&format!("{ACCOUNTS}/{name}")).json(&body).await.refuses_field(400, "name");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_caller_needs_a_credential_an_organization_and_a_role() {
+#[test]
+fn a_caller_needs_a_credential_an_organization_and_a_role() {
     with_ci("reader", async |api| {
         let body = json!({"description": "x"});
         assert_eq!(api.patch(CI).json(&body).anonymous().await.message(401), "Unauthorized");
@@ -232,12 +206,11 @@ async fn a_caller_needs_a_credential_an_organization_and_a_role() {
         );
         assert_eq!(api.get(KEYS).key(reader).await.ok(), json!([]));
         assert_eq!(api.get(CI).key(reader).await.status.as_u16(), 200);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn members_and_snapshotters_manage_what_they_created() {
+#[test]
+fn members_and_snapshotters_manage_what_they_created() {
     with_ci("reader", async |api| {
         for role in ["member", "snapshotter"] {
             let other = &format!("{role}-key");
@@ -250,12 +223,11 @@ async fn members_and_snapshotters_manage_what_they_created() {
             api.post(&format!("{own}/api-keys")).json(&body).key(other).await.created();
             api.patch(&own).json(&body).await.ok();
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nobody_grants_more_than_they_have() {
+#[test]
+fn nobody_grants_more_than_they_have() {
     on_every_store(async |api| {
         let member = "member-key";
         let admin = json!({"name": "x", "privilege": "admin"});
@@ -270,12 +242,11 @@ async fn nobody_grants_more_than_they_have() {
         api.patch(&x).json(json!({"privilege": "admin"})).await.ok();
         let key = json!({"description": "a way up"});
         assert_eq!(api.post(&format!("{x}/api-keys")).json(&key).key(member).await.message(403), FORBIDDEN);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_key_is_shown_once_and_works_until_it_is_revoked() {
+#[test]
+fn a_key_is_shown_once_and_works_until_it_is_revoked() {
     with_ci("reader", async |api| {
         let made = api.post(KEYS).json(json!({"description": "laptop"})).await.created();
         let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
@@ -298,12 +269,11 @@ async fn a_key_is_shown_once_and_works_until_it_is_revoked() {
             api.post(&format!("{one}/rotate")).json(json!({})).await.message(404),
             "API key not found"
         );
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_fields_of_a_key_are_checked() {
+#[test]
+fn the_fields_of_a_key_are_checked() {
     with_ci("reader", async |api| {
         let refused = [
             (json!(null), "body", "Field required [input: None]"),
@@ -331,12 +301,11 @@ async fn the_fields_of_a_key_are_checked() {
         }
         let last = json!({"description": "x".repeat(256), "expires_at": 4_102_444_800_i64});
         assert_eq!(api.post(KEYS).json(&last).await.created()["expires_at"], 4_102_444_800_i64);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_rotated_key_works_beside_the_new_one_until_the_grace_period_ends() {
+#[test]
+fn a_rotated_key_works_beside_the_new_one_until_the_grace_period_ends() {
     with_ci("reader", async |api| {
         let old = api.post(KEYS).json(json!({"description": "laptop"})).await.created();
         let rotate = format!("{KEYS}/{}/rotate", old["id"].as_str().unwrap());
@@ -356,12 +325,11 @@ async fn a_rotated_key_works_beside_the_new_one_until_the_grace_period_ends() {
             assert_eq!(api.get(CI).key(key.as_str().unwrap()).await.status.as_u16(), 200);
         }
         assert_eq!(api.get(KEYS).await.ok().as_array().unwrap().len(), 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn unknown_accounts_and_keys_are_not_found() {
+#[test]
+fn unknown_accounts_and_keys_are_not_found() {
     with_ci("reader", async |api| {
         let other = "/service-accounts/acme/other/api-keys";
         let body = json!({"description": "x"});
@@ -377,23 +345,21 @@ async fn unknown_accounts_and_keys_are_not_found() {
                 "{id}"
             );
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_key_of_another_account_is_not_found() {
+#[test]
+fn a_key_of_another_account_is_not_found() {
     with_ci("reader", async |api| {
         api.post(ACCOUNTS).json(json!({"name": "other"})).await.created();
         let key = api.post(KEYS).json(json!({"description": "x"})).await.created();
         let elsewhere = format!("{ACCOUNTS}/other/api-keys/{}", key["id"].as_str().unwrap());
         assert_eq!(api.delete(&elsewhere).await.message(404), "API key not found");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
+#[test]
+fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
     on_every_store(async |api| {
         let account = json!({"name": "ci", "privilege": "member"});
         let create = async || {
@@ -402,9 +368,11 @@ async fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
             key.created()["key"].as_str().unwrap().to_owned()
         };
         let key = create().await;
-        let document = json!({"name": "web", "description": ""}).to_string();
-        let put = api.put("/flows/acme/template_file").key(&key);
-        put.form(&[("name=\"data_json\"", document.as_str())]).await.created();
+        api.put("/flows/acme/template_file")
+            .key(&key)
+            .data(json!({"name": "web", "description": ""}))
+            .await
+            .created();
         let path = "/service-accounts/acme/ci";
         // The account itself may not: its own creator, and administrators, may.
         assert_eq!(api.delete(path).key(&key).await.status, 403);
@@ -423,6 +391,5 @@ async fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
         api.get("/flows/acme").key(&other).await.ok();
         let keys = api.get(&format!("{path}/api-keys")).await.ok();
         assert_eq!(keys.as_array().map(Vec::len), Some(1));
-    })
-    .await;
+    });
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::pin::pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{CHUNK, Whole};
 use evidence_core::digest::sha256_hex;
 use evidence_core::store::StoreResult;
-use evidence_core::{Evidence, Fact, Limits, Settings, Store, Write};
+use evidence_core::{Fact, Write};
 use evidence_tower::EvidenceApi;
 use futures_util::FutureExt;
 use futures_util::future::{join_all, ready, try_join_all};
@@ -20,15 +20,12 @@ use http::header::AUTHORIZATION;
 use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
-use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::executed::Counted;
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
 use crate::operation_paths::{self, routes};
-use crate::support::{Api, Ask, JANE, NOW, fixture, with_every_store};
-use crate::trails::TEMPLATE;
+use crate::support::prelude::*;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -104,16 +101,14 @@ pub(crate) async fn fill(api: &Api, many: usize) {
         let payload = json!({"name": format!("policy{number}")}).to_string();
         let policy =
             "_schema: https://example.com/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", policy);
-        api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await.created();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", &policy).await.created();
         if number < Limits::default().environment_policies {
             let attached = json!({"policy_names": [format!("policy{number}")]});
             api.post("/environments/acme/prod/policies").json(attached).await.ok();
         }
-        let document = json!({"name": format!("type{number}")}).to_string();
-        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
-        let control = json!({"identifier": format!("control{number}"), "name": "one of many"});
-        api.post("/controls/acme").json(control).await.created();
+        let ask = api.post("/custom-attestation-types/acme").data(json!({"name": format!("type{number}")}));
+        ask.await.created();
+        api.post_control(format!("control{number}")).with(json!({"name": "one of many"})).await.created();
         let control = json!({"description": format!("version {number}")});
         api.put("/controls/acme/control0").json(control).await.ok();
         let tag = json!({"set_tags": {format!("key{number}"): "x"}});
@@ -125,20 +120,14 @@ pub(crate) async fn fill(api: &Api, many: usize) {
                             "targets": []});
         api.put("/actions/acme/flows").json(action).await.created();
         let account = format!("account{number}");
-        api.post("/service-accounts/acme")
-            .json(json!({"name": account, "privilege": "reader"}))
-            .await
-            .created();
+        let ask = api.post("/service-accounts/acme").json(json!({"name": account, "privilege": "reader"}));
+        ask.await.created();
         let key = json!({"description": "one of many"});
         api.post("/service-accounts/acme/account0/api-keys").json(key).await.created();
         for trail in ["t0".to_owned(), format!("t{number}")] {
             report(api, &trail, number).await;
         }
-        let built = json!({
-            "fingerprint": fingerprint(1000 + number), "filename": "app", "build_url": "b", "commit_url": "c",
-            "repo_info": repo(0),
-        });
-        api.post("/artifacts/acme/shop").json(built).await.created();
+        api.report("shop", fingerprint(1000 + number)).with(json!({"repo_info": repo(0)})).await.created();
         running.push(json!({"digests": {"app": fingerprint(1000 + number)}, "creationTimestamp": 1}));
         let artifact = json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
         running.push(artifact.clone());
@@ -160,19 +149,20 @@ fn repo(number: usize) -> Value {
 }
 
 async fn report_built(api: &Api, trail: &str, number: usize) {
-    let artifact = json!({
-        "trail_name": trail, "template_reference_name": "cli", "fingerprint": fingerprint(number), "filename": "app",
-        "git_commit": COMMIT, "build_url": "b", "commit_url": "c", "repo_info": repo(number),
-    });
-    api.post("/artifacts/acme/shop").json(artifact).await.created();
+    api.report("shop", fingerprint(number))
+        .with(json!({
+            "trail_name": trail, "template_reference_name": "cli", "git_commit": COMMIT,
+            "repo_info": repo(number),
+        }))
+        .await
+        .created();
 }
 
 async fn report(api: &Api, trail: &str, number: usize) {
     report_built(api, trail, number).await;
     let attest = async |document: Value| {
         let path = format!("/attestations/acme/shop/trail/{trail}/generic");
-        let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
-        api.post(&path).form(&[("name=\"data_json\"", &document.to_string()), file]).await.created();
+        api.post(&path).data(&document).file("attachment_file", "a.txt", "evidence").await.created();
     };
     attest(json!({"attestation_name": "bar", "is_compliant": true})).await;
     let on_artifact =
@@ -180,8 +170,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
     attest(on_artifact).await;
     let decision = json!({"attestation_name": "decided", "type_name": "decision", "control": "control0",
                           "attestation_data": {"is_compliant": true}});
-    let path = format!("/attestations/acme/shop/trail/{trail}/system");
-    api.post(&path).form(&[("name=\"data_json\"", &decision.to_string())]).await.created();
+    api.attest_in("shop", trail, "system").data(&decision).await.created();
 }
 
 #[tokio::test]
@@ -295,7 +284,7 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         let [one, many] = counts[..] else { panic!("{operation}: {counts:?}") };
         assert!(many[0] <= one[0] && many[1] <= one[1], "{operation}: one item {one:?}, many {many:?}");
         let [cold, warm] = one.map(|statements| statements.div_ceil(of_a_query));
-        // Where answers are cached, the ledger's head as well.
+        // With cached responses, the ledger's head is read as well.
         let most = more.get(operation).copied().unwrap_or(WARM) + usize::from(cached.contains(operation));
         assert!(cold <= COLD, "{operation}: {cold} queries");
         if warm > most {
@@ -325,9 +314,8 @@ async fn what_is_named_is_asked_for_together() {
             rules.collect::<String>()
         );
         let payload = json!({ "name": name }).to_string();
-        let file = ("name=\"policy_file\"; filename=\"p.yml\"", policy.as_str());
         let before = counted.statements();
-        api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await.created();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", &policy).await.created();
         counted.statements() - before
     };
     assert_eq!(gate(12).await, gate(1).await, "by policies");
@@ -344,8 +332,7 @@ async fn a_report_takes_few_statements_of_postgresql_however_many_artifacts_it_i
         let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, "counted").await;
         api.flow("shop", TEMPLATE).await;
-        let prod = json!({"name": "prod", "type": "server", "description": ""});
-        api.put("/environments/acme").json(prod).await.created();
+        api.put_environment("prod", "server").await.created();
         let report = async |number| match number {
             0..80 => report(&api, &format!("t{number}"), number).await,
             _ => report_built(&api, &format!("t{number}"), number).await,
@@ -441,7 +428,7 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
     move |many| {
         let text = |_| Fact::TextKept { text: numbers.fetch_add(1, Ordering::Relaxed).to_string() };
         let facts = (0..many).map(text).collect();
-        Write { org, by: by.clone(), at: NOW, facts, guards: vec![], secrets: vec![] }
+        Write { org, by: by.clone(), at: NOW, facts, preconditions: vec![], secrets: vec![] }
     }
 }
 
@@ -455,7 +442,7 @@ async fn ask(store: &Arc<dyn Store>, path: &str) -> Response<impl Body<Data = By
 /// Trails with a template of 500,000 bytes of their own, an artifact on each, and flows with such templates.
 const LARGE: usize = 8;
 
-/// What is answered by a service that remembers nothing, and how many statements it has taken with each piece.
+/// The response of a service with empty caches, and the number of statements before each piece.
 async fn sent(counted: &Counted, path: &str) -> (Vec<u8>, Vec<usize>) {
     let before = counted.statements();
     let mut body = pin!(ask(&counted.store, path).await.into_body());
@@ -472,21 +459,19 @@ async fn sent(counted: &Counted, path: &str) -> (Vec<u8>, Vec<usize>) {
 #[tokio::test]
 async fn a_snapshot_is_read_while_it_is_sent_and_never_held_whole() {
     let (api, counted) = on_sqlite().await;
-    api.put("/environments/acme")
-        .json(json!({"name": "prod", "type": "server", "description": ""}))
-        .await
-        .created();
+    api.put_environment("prod", "server").await.created();
     let mut running = Vec::new();
     for number in 0..BODIES {
         let commit = json!({"sha1": COMMIT, "message": "\u{1F600}".repeat(50_000), "author": "a", "branch": "b",
                             "timestamp": 1, "url": ""});
-        let artifact = json!({"trail_name": "t", "fingerprint": fingerprint(number), "filename": "app",
-                              "build_url": "b", "commit_url": "c", "git_commit_info": commit});
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.report("shop", fingerprint(number))
+            .in_trail("t")
+            .with(json!({"git_commit_info": commit}))
+            .await
+            .created();
         running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
     }
-    let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
-    report.await.created();
+    api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running })).await.created();
     let (text, statements) = sent(&counted, "/snapshots/acme/prod/1").await;
     let snapshot: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(snapshot["artifacts"].as_array().map(Vec::len), Some(BODIES));
@@ -504,11 +489,10 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     api.flow("shop", TEMPLATE).await;
     report(&api, "t", 0).await;
     let attest = async |more: Value| {
-        let mut document = json!({"attestation_name": "large", "is_compliant": true,
-                                  "user_data": {"text": "x".repeat(200_000)}});
-        document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let form = [("name=\"data_json\"", &*document.to_string())];
-        api.post("/attestations/acme/shop/trail/t/generic").form(&form).await.created();
+        let user_data = json!({"text": "x".repeat(200_000)});
+        let large = json!({"attestation_name": "large", "is_compliant": true, "user_data": user_data});
+        let document = with(large, &more);
+        api.attest_in("shop", "t", "generic").data(&document).await.created();
     };
     for _ in 0..BODIES {
         attest(json!({})).await;
@@ -535,96 +519,82 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     assert!(last >= first + 6, "{statements:?}");
 }
 
-#[tokio::test]
-async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
-    with_every_store(async |_, store: Arc<dyn Store>| {
-        let read = Arc::new(AtomicUsize::new(0));
-        let note = Arc::clone(&read);
-        let noting = InterceptingStore::new(store, move |call| {
-            note.fetch_add(usize::from(call == Call::Query("trail_contents")), Ordering::Relaxed);
-            ready(()).boxed()
-        });
-        // Every list reads them.
-        let settings = Settings { cache_ttl: Duration::ZERO, ..Settings::default() };
-        let evidence = Evidence::new(Arc::new(noting), settings);
-        let api = Api::new(evidence, Mount::Tower, "noting").await;
-        let mut running = Vec::new();
-        for number in 0..24 {
-            let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
-            api.flow(&flow, TEMPLATE).await;
-            api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
-            let artifact = json!({"trail_name": "t", "fingerprint": fingerprint(number), "filename": "app",
-                                  "build_url": "b", "commit_url": "c"});
-            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
-            running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
-        }
-        api.put("/environments/acme")
-            .json(json!({"name": "prod", "type": "server", "description": ""}))
-            .await
-            .created();
-        let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
-        // Five fit a read of a megabyte, and twenty one of the four that a report reads at once.
-        for (what, ask, expected) in [
-            ("flows", api.get("/flows/acme"), 5),
-            ("trails", api.get("/trails/acme?per_page=100"), 5),
-            ("artifacts", api.get("/artifacts/acme?per_page=100"), 5),
-            ("a report", report, 2),
-        ] {
-            read.store(0, Ordering::Relaxed);
-            let reply = ask.await;
-            assert!(reply.status.is_success(), "{what}: {reply:?}");
-            let parts = read.load(Ordering::Relaxed);
-            assert_eq!(parts, expected, "{what}");
-        }
-    })
-    .await;
+#[apply(with_every_store)]
+async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other(
+    _: Api,
+    store: Arc<dyn Store>,
+) {
+    let read = Arc::new(AtomicUsize::new(0));
+    let note = Arc::clone(&read);
+    let noting = InterceptingStore::new(store, move |call| {
+        note.fetch_add(usize::from(call == Call::Query("trail_contents")), Ordering::Relaxed);
+        ready(()).boxed()
+    });
+    // Every list reads them.
+    let settings = Settings { cache_ttl: Duration::ZERO, ..Settings::default() };
+    let evidence = Evidence::new(Arc::new(noting), settings);
+    let api = Api::new(evidence, Mount::Tower, "noting").await;
+    let mut running = Vec::new();
+    for number in 0..24 {
+        let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
+        api.flow(&flow, TEMPLATE).await;
+        api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
+        api.report(flow, fingerprint(number)).in_trail("t").await.created();
+        running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+    }
+    api.put_environment("prod", "server").await.created();
+    let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+    // Five fit a read of a megabyte, and twenty one of the four that a report reads at once.
+    for (what, ask, expected) in [
+        ("flows", api.get("/flows/acme"), 5),
+        ("trails", api.get("/trails/acme?per_page=100"), 5),
+        ("artifacts", api.get("/artifacts/acme?per_page=100"), 5),
+        ("a report", report, 2),
+    ] {
+        read.store(0, Ordering::Relaxed);
+        let reply = ask.await;
+        assert!(reply.status.is_success(), "{what}: {reply:?}");
+        let parts = read.load(Ordering::Relaxed);
+        assert_eq!(parts, expected, "{what}");
+    }
 }
 
-#[tokio::test]
-async fn no_record_is_read_for_its_name_or_its_template_alone() {
-    with_every_store(async |_, store: Arc<dyn Store>| {
-        let asked = Arc::new(Mutex::new(BTreeSet::new()));
-        let note = Arc::clone(&asked);
-        let noting = InterceptingStore::new(store, move |call| {
-            if let Call::Query(name) = call {
-                note.lock().unwrap().insert(name);
-            }
-            ready(()).boxed()
-        });
-        let evidence = Evidence::new(Arc::new(noting), Settings::default());
-        let api = Api::new(evidence, Mount::Tower, "noting").await;
-        api.flow("shop", TEMPLATE).await;
-        report(&api, "t", 0).await;
-        let alone =
-            json!({"fingerprint": fingerprint(1), "filename": "app", "build_url": "b", "commit_url": "c"});
-        api.post("/artifacts/acme/shop").json(alone).await.created();
-        api.put("/environments/acme")
-            .json(json!({"name": "prod", "type": "server", "description": ""}))
-            .await
-            .created();
-        let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
-        let by_id =
-            format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
-        let running = [0, 1].map(|n| json!({"digests": {"app": fingerprint(n)}, "creationTimestamp": 1}));
-        let running = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
-        let of_artifact = format!("/attestations/acme/shop/artifact/{}/foo", fingerprint(0));
-        let step = async |what: &str, ask: Ask, never: &str| {
-            asked.lock().unwrap().clear();
-            let reply = ask.await;
-            assert!(reply.status.is_success(), "{what}: {reply:?}");
-            let asked = asked.lock().unwrap();
-            assert!(!asked.contains(never), "{what}: {asked:?}");
-        };
-        step("a report", running, "artifacts_by_id").await;
-        step("a snapshot", api.get("/snapshots/acme/prod/1"), "trail_contents").await;
-        step("an attestation", api.get(&by_id), "trail_contents").await;
-        step("attestations of an artifact", api.get(&of_artifact), "artifacts").await;
-        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
-        let flows =
-            snapshot["artifacts"].as_array().unwrap().iter().map(|one| one["flows"][0]["trail_name"].clone());
-        assert_eq!(Vec::from_iter(flows), [json!("t"), Value::Null]);
-    })
-    .await;
+#[apply(with_every_store)]
+async fn no_record_is_read_for_its_name_or_its_template_alone(_: Api, store: Arc<dyn Store>) {
+    let asked = Arc::new(Mutex::new(BTreeSet::new()));
+    let note = Arc::clone(&asked);
+    let noting = InterceptingStore::new(store, move |call| {
+        if let Call::Query(name) = call {
+            note.lock().unwrap().insert(name);
+        }
+        ready(()).boxed()
+    });
+    let evidence = Evidence::new(Arc::new(noting), Settings::default());
+    let api = Api::new(evidence, Mount::Tower, "noting").await;
+    api.flow("shop", TEMPLATE).await;
+    report(&api, "t", 0).await;
+    api.report("shop", fingerprint(1)).await.created();
+    api.put_environment("prod", "server").await.created();
+    let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
+    let by_id = format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
+    let running = [0, 1].map(|n| json!({"digests": {"app": fingerprint(n)}, "creationTimestamp": 1}));
+    let running = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+    let of_artifact = format!("/attestations/acme/shop/artifact/{}/foo", fingerprint(0));
+    let step = async |what: &str, ask: Ask, never: &str| {
+        asked.lock().unwrap().clear();
+        let reply = ask.await;
+        assert!(reply.status.is_success(), "{what}: {reply:?}");
+        let asked = asked.lock().unwrap();
+        assert!(!asked.contains(never), "{what}: {asked:?}");
+    };
+    step("a report", running, "artifacts_by_id").await;
+    step("a snapshot", api.get("/snapshots/acme/prod/1"), "trail_contents").await;
+    step("an attestation", api.get(&by_id), "trail_contents").await;
+    step("attestations of an artifact", api.get(&of_artifact), "artifacts").await;
+    let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+    let flows =
+        snapshot["artifacts"].as_array().unwrap().iter().map(|one| one["flows"][0]["trail_name"].clone());
+    assert_eq!(Vec::from_iter(flows), [json!("t"), Value::Null]);
 }
 
 #[tokio::test]

@@ -1,9 +1,14 @@
 //! A service with a few people in it, on every store, and requests that read like sentences.
 
 pub(crate) mod environments;
+pub(crate) mod given;
 pub(crate) mod json;
+pub(crate) mod prelude;
+pub(crate) mod stubs;
 
 use std::any::Any;
+use std::borrow::Borrow;
+use std::fmt::Display;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -11,11 +16,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
 use evidence_core::fact::UnknownFields;
-use evidence_core::fact::{Fact, Guard, Key, Write};
+use evidence_core::fact::{Fact, Key, Precondition, Write};
 use evidence_core::id::{Id, Random};
-use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::store::StoreResult;
@@ -33,6 +38,32 @@ use serde_json::Value;
 
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 use crate::rebuilding::{Asked, Tables};
+
+/// Makes a test of a case, which this function runs.
+macro_rules! case_of {
+    ($run:path: $(#[$attribute:meta])* async fn $name:ident($($arguments:tt)*) $body:block) => {
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            $run(async |$($arguments)*| $body);
+        }
+    };
+}
+
+/// `#[apply(on_every_store)]` makes a test of a case; see [`on_every_store`].
+macro_rules! on_every_store {
+    ($($case:tt)*) => { case_of! { $crate::support::on_every_store: $($case)* } };
+}
+
+/// The same for [`with_every_store`].
+macro_rules! with_every_store {
+    ($($case:tt)*) => { case_of! { $crate::support::with_every_store: $($case)* } };
+}
+
+/// The same for [`on_every_mount`].
+macro_rules! on_every_mount {
+    ($($case:tt)*) => { case_of! { $crate::support::on_every_mount: $($case)* } };
+}
 
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
@@ -132,16 +163,28 @@ async fn the_cases_run_on_postgresql_too() {
     assert_eq!(names, ["memory", "sqlite", "postgres"]);
 }
 
+/// Runs a case on a runtime of its own, as `#[tokio::test]` does.
+pub(crate) fn block_on<T>(case: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(case)
+}
+
 /// Runs a case over a memory store at every mount.
-pub(crate) async fn on_every_mount(case: impl AsyncFn(Api)) {
-    for mount in MOUNTS {
-        case(Api::new(in_memory().await, mount, "memory").await).await;
-    }
+pub(crate) fn on_every_mount(case: impl AsyncFn(Api)) {
+    block_on(async {
+        for mount in MOUNTS {
+            case(Api::new(in_memory().await, mount, "memory").await).await;
+        }
+    });
 }
 
 /// Runs a case over every store, with a fresh fixture each. Mounts have tests of their own, so each store has one mount. If
 /// `EVIDENCE_TEST_THOROUGH` is set, each store has every mount. Afterwards rebuilds, as [`with_every_store`] does.
-pub(crate) async fn on_every_store(case: impl AsyncFn(Api)) {
+pub(crate) fn on_every_store(case: impl AsyncFn(Api)) {
+    block_on(every_store(case));
+}
+
+/// The same on the runtime of the caller.
+pub(crate) async fn every_store(case: impl AsyncFn(Api)) {
     if std::env::var_os("EVIDENCE_TEST_THOROUGH").is_some() {
         for mount in MOUNTS {
             at([mount; 3], &case).await;
@@ -153,7 +196,12 @@ pub(crate) async fn on_every_store(case: impl AsyncFn(Api)) {
 
 /// Runs a case over every store with a fresh fixture, with the store beside the API. Afterwards drops all derived tables,
 /// rebuilds them, and repeats every GET of the case.
-pub(crate) async fn with_every_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
+pub(crate) fn with_every_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
+    block_on(every_store_itself(case));
+}
+
+/// The same on the runtime of the caller.
+pub(crate) async fn every_store_itself(case: impl AsyncFn(Api, Arc<dyn Store>)) {
     for StoreUnderTest { name, store, guard, tables } in stores().await {
         let evidence = fixture(Arc::clone(&store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, name).await;
@@ -307,7 +355,7 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         org,
         by: by.clone(),
         at: NOW,
-        guards: vec![Guard::Vacant(Key::ServiceAccount(record.name.clone()))],
+        preconditions: vec![Precondition::Vacant(Key::ServiceAccount(record.name.clone()))],
         secrets: vec![(api_key.id, hash)],
         facts: vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }],
     };
@@ -338,7 +386,7 @@ impl Api {
         Self { carrier: mount.carrier(api).await, mount, store, asked: Asked::default() }
     }
 
-    /// What was asked of it by GET.
+    /// The GET requests so far.
     pub(crate) fn asked(&self) -> &Asked {
         &self.asked
     }
@@ -346,7 +394,15 @@ impl Api {
     /// Asks by GET once more.
     pub(crate) fn again(&self, path: &str, headers: HeaderMap) -> Ask {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        Ask { api: self.clone(), method: Method::GET, path: path.to_owned(), headers, body }
+        Ask {
+            api: self.clone(),
+            method: Method::GET,
+            path: path.to_owned(),
+            headers,
+            body,
+            parts: Vec::new(),
+            document: None,
+        }
     }
 
     /// A request by jane, without a body.
@@ -354,7 +410,7 @@ impl Api {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(JANE))]);
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let path = format!("{}{path}", self.mount.prefix());
-        Ask { api: self.clone(), method, path, headers, body }
+        Ask { api: self.clone(), method, path, headers, body, parts: Vec::new(), document: None }
     }
 
     /// A GET by jane.
@@ -372,6 +428,15 @@ fn bearer(key: &str) -> HeaderValue {
     format!("Bearer {key}").parse().unwrap()
 }
 
+const FORM: &str = "multipart/form-data; boundary=b";
+/// The end of a form.
+const END: &str = "--b--\r\n";
+
+/// A part of a form, by what `Content-Disposition` says after `form-data; `.
+fn part(disposition: &str, content: impl Display) -> String {
+    format!("--b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
+}
+
 /// A request in the making; it is sent by awaiting it.
 pub(crate) struct Ask {
     api: Api,
@@ -379,6 +444,17 @@ pub(crate) struct Ask {
     path: String,
     headers: HeaderMap,
     body: SentBody,
+    /// The parts of a form; if there are any, the form replaces the body.
+    parts: Vec<String>,
+    /// A document that is not finished: it is sent as JSON or, in a form, as `data_json`.
+    document: Option<(Document, Value)>,
+}
+
+/// How a document is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Document {
+    Json,
+    Form,
 }
 
 impl Ask {
@@ -419,11 +495,43 @@ impl Ask {
 
     /// Sent as a form of these parts: what `Content-Disposition` says after `form-data; `, and the content.
     pub(crate) fn form(self, parts: &[(&str, &str)]) -> Self {
-        let part = |(disposition, content): &(&str, &str)| {
-            format!("--b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
-        };
-        let text: String = parts.iter().map(part).chain(["--b--\r\n".to_owned()]).collect();
-        self.bytes("multipart/form-data; boundary=b", text)
+        let part = |(disposition, content): &(&str, &str)| part(disposition, content);
+        self.bytes(FORM, parts.iter().map(part).chain([END.to_owned()]).collect::<String>())
+    }
+
+    /// Sent as a form with this document as `data_json`.
+    pub(crate) fn data(mut self, document: impl Display) -> Self {
+        self.parts.push(part("name=\"data_json\"", document));
+        self
+    }
+
+    /// Sent as a form with this document as `payload`.
+    pub(crate) fn payload(mut self, document: impl Display) -> Self {
+        self.parts.push(part("name=\"payload\"", document));
+        self
+    }
+
+    /// Sent with this document as JSON, unless [`Ask::with`] changes it.
+    fn json_of(self, document: Value) -> Self {
+        Self { document: Some((Document::Json, document)), ..self }
+    }
+
+    /// Sent as a form with this document, unless [`Ask::with`] changes it.
+    fn form_of(self, document: Value) -> Self {
+        Self { document: Some((Document::Form, document)), ..self }
+    }
+
+    /// Sent with these fields in place of the document's own.
+    pub(crate) fn with(mut self, fields: impl Borrow<Value>) -> Self {
+        let (_, document) = self.document.as_mut().expect("a document with defaults");
+        document.as_object_mut().unwrap().extend(fields.borrow().as_object().unwrap().clone());
+        self
+    }
+
+    /// Sent as a form with this file.
+    pub(crate) fn file(mut self, field: &str, name: &str, content: impl Display) -> Self {
+        self.parts.push(part(&format!("name=\"{field}\"; filename=\"{name}\""), content));
+        self
     }
 }
 
@@ -431,8 +539,17 @@ impl IntoFuture for Ask {
     type Output = Reply;
     type IntoFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let Self { api, method, path, headers, body } = self;
+    fn into_future(mut self) -> Self::IntoFuture {
+        match self.document.take() {
+            Some((Document::Json, document)) => self = self.bytes("application/json", document.to_string()),
+            Some((Document::Form, document)) => self = self.data(&document),
+            None => {}
+        }
+        if !self.parts.is_empty() {
+            let form = self.parts.drain(..).chain([END.to_owned()]).collect::<String>();
+            self = self.bytes(FORM, form);
+        }
+        let Self { api, method, path, headers, body, .. } = self;
         let context = format!("{method} {path} ({} store, {:?} mount)", api.store, api.mount);
         if method == Method::GET {
             let key = format!("{path} {headers:?}");
@@ -449,7 +566,7 @@ impl IntoFuture for Ask {
     }
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     context: String,

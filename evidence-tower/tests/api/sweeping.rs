@@ -1,30 +1,27 @@
 //! Contents of attachments that no record came to name are removed after a while, and no others.
 
+use std::future::{pending, ready};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use evidence_core::blobs::{Blobs, Chunks, OutsideBlobs};
+use evidence_conformance::memory::MemoryStore;
+use evidence_core::StoreError;
+use evidence_core::blobs::Blobs;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
-use evidence_core::store::StoreResult;
 use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Pending, Sweep};
 use evidence_core::time::Clock;
-use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_object_store::ObjectBlobs;
 use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
-use serde_json::json;
 use tempfile::TempDir;
 
 use crate::intercepting_store::InterceptingStore;
-use crate::mounts::Mount;
-use crate::support::{Api, ManualClock, Marker, StoreUnderTest, acme, fixture, in_memory, org_id, stores};
+use crate::support::prelude::*;
+use crate::support::stubs::StubBlobs;
+use crate::support::{Marker, org_id};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -38,12 +35,11 @@ fn digest(content: &str) -> Fingerprint {
 
 /// Reports files, and answers the status, and whether to come again.
 async fn attest(api: &Api, files: &[&str]) -> (u16, bool) {
-    let names: Vec<_> =
-        (0..files.len()).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
-    let document = json!({"attestation_name": "one", "is_compliant": true}).to_string();
-    let mut parts = vec![("name=\"data_json\"", document.as_str())];
-    parts.extend(names.iter().map(String::as_str).zip(files.iter().copied()));
-    let reply = api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await;
+    let attest = api.attest_in("shop", "t", "generic");
+    let attest = attest.data(json!({"attestation_name": "one", "is_compliant": true}));
+    let file =
+        |ask: Ask, (n, file): (usize, &&str)| ask.file(&format!("attachment_file.{n}"), &n.to_string(), file);
+    let reply = files.iter().enumerate().fold(attest, file).await;
     (reply.status.as_u16(), reply.headers.contains_key(RETRY_AFTER))
 }
 
@@ -235,85 +231,6 @@ async fn a_note_that_was_left_behind_goes_without_the_content() {
     }
 }
 
-/// An object store in which time passes while something is put.
-struct Slow {
-    clock: Arc<ManualClock>,
-    marker: Marker,
-}
-
-#[async_trait]
-impl Blobs for Slow {
-    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        self.clock.advance(30 * MINUTE);
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        Ok(None)
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Slow {
-    async fn ready(&self) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
-    }
-}
-
-/// An object store that does not remove some contents.
-struct Stubborn {
-    stuck: Vec<Fingerprint>,
-    marker: Marker,
-}
-
-impl Stubborn {
-    fn new(stuck: impl Into<Vec<Fingerprint>>) -> Self {
-        Self { stuck: stuck.into(), marker: Marker::default() }
-    }
-}
-
-#[async_trait]
-impl Blobs for Stubborn {
-    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        Ok(None)
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Stubborn {
-    async fn ready(&self) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn remove(&self, _: Id, sha256: &Fingerprint) -> StoreResult<()> {
-        if self.stuck.contains(sha256) { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
-    }
-}
-
 #[tokio::test]
 async fn what_cannot_be_removed_keeps_nothing_else() {
     for stored in stores().await {
@@ -328,7 +245,7 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
         clock.advance(LEAST_GRACE);
         let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
         let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, random);
-        let evidence = evidence.with_attachments(Arc::new(Stubborn::new(&contents[..1])));
+        let evidence = evidence.with_attachments(Arc::new(StubBlobs::stubborn(&contents[..1])));
         let error = sweep().pass(&evidence).await.unwrap_err();
         assert!(matches!(error, evidence_core::Error::Store(StoreError::Unavailable(_))), "{error:?}");
         let left: Vec<_> =
@@ -357,8 +274,10 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
             let settings = Settings::default();
             let evidence =
                 Evidence::with_sources(Arc::clone(&store), settings, clock.clone(), random.clone());
-            let evidence =
-                evidence.with_attachments(Arc::new(Stubborn { stuck: contents, marker: marker.clone() }));
+            let evidence = evidence.with_attachments(Arc::new(StubBlobs {
+                marker: marker.clone(),
+                ..StubBlobs::stubborn(contents)
+            }));
             sweep().pass(&evidence).await.unwrap_err();
             let notes = store.pending(None, 100).await.unwrap();
             assert!(
@@ -387,7 +306,7 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
         clock.advance(LEAST_GRACE);
         let random = Arc::new(SystemRandom);
         let evidence = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock.clone(), random);
-        let evidence = evidence.with_attachments(Arc::new(Stubborn::new(contents)));
+        let evidence = evidence.with_attachments(Arc::new(StubBlobs::stubborn(contents)));
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
         // Those that were tried rest for another grace, so that each has its turn.
         for rests in [16, 32, 40] {
@@ -404,50 +323,18 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
     }
 }
 
-/// An object store whose removals have an unknown outcome: they fail, or are not answered.
-struct Silent {
-    marker: Marker,
-    fails: bool,
-}
-
-#[async_trait]
-impl Blobs for Silent {
-    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        Ok(None)
-    }
-}
-
-#[async_trait]
-impl OutsideBlobs for Silent {
-    async fn ready(&self) -> StoreResult<()> {
-        Ok(())
-    }
-
-    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        if self.fails { Err(StoreError::Failed("cut off".into())) } else { std::future::pending().await }
-    }
-
-    async fn marker(&self) -> StoreResult<Option<Id>> {
-        Ok(self.marker.get())
-    }
-
-    async fn put_marker(&self, id: Id) -> StoreResult<()> {
-        self.marker.put(id)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_may_still_be_removed_is_not_kept_meanwhile() {
+    // The outcome of a removal is unknown: it fails, or is not answered.
     for fails in [true, false] {
-        may_still_be_removed(Silent { fails, marker: Marker::default() }).await;
+        let failed = || Err(StoreError::Failed("cut off".into()));
+        let outcome = move || if fails { ready(failed()).boxed() } else { pending().boxed() };
+        may_still_be_removed(StubBlobs { remove: Box::new(move |_| outcome()), ..StubBlobs::default() })
+            .await;
     }
 }
 
-async fn may_still_be_removed(attachments: Silent) {
+async fn may_still_be_removed(attachments: StubBlobs) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     fixture(Arc::clone(&store), Settings::default()).await;
     let (org, clock) = (acme(&*store).await, Arc::new(ManualClock::default()));
@@ -467,7 +354,8 @@ async fn what_was_kept_too_long_ago_is_not_recorded() {
     fixture(Arc::clone(&store), Settings::default()).await;
     let clock = Arc::new(ManualClock::default());
     let evidence = Evidence::with_sources(store, Settings::default(), clock.clone(), Arc::new(SystemRandom));
-    let evidence = evidence.with_attachments(Arc::new(Slow { clock, marker: Marker::default() }));
+    let slow = StubBlobs { put: Box::new(move |_| clock.advance(30 * MINUTE)), ..StubBlobs::default() };
+    let evidence = evidence.with_attachments(Arc::new(slow));
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     assert_eq!(attest(&api, &["a"]).await, AWAY);
     assert_eq!(attest(&api, &[]).await, CREATED);

@@ -1,18 +1,15 @@
 //! Templates: kept once per organization, referred to by digest, and read and parsed once per page.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use evidence_core::fact::Fact;
 use evidence_core::id::Id;
-use evidence_core::{Evidence, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::ready;
-use serde_json::json;
 
 use crate::intercepting_store::{Call, InterceptingStore};
-use crate::mounts::Mount;
-use crate::support::{Api, Ask, JOHN, acme, org_id, with_every_store};
-use crate::trails::TEMPLATE;
+use crate::support::org_id;
+use crate::support::prelude::*;
 
 /// Trails with the same template.
 const MANY: usize = 50;
@@ -49,124 +46,107 @@ async fn kept(store: &dyn Store, org: Id) -> Vec<String> {
 }
 
 impl Api {
-    pub(crate) fn put_flow(&self, org: &str, name: &str, template: &str) -> Ask {
-        let document = json!({"name": name, "description": ""}).to_string();
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put(&format!("/flows/{org}/template_file")).form(&[("name=\"data_json\"", &document), file])
-    }
-
     /// Begins a trail of `flow` with this template.
     pub(crate) fn begin_with(&self, flow: &str, name: &str, template: &str) -> Ask {
-        let document = json!({ "name": name }).to_string();
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document), file])
+        self.begin(flow, &json!({ "name": name })).template(template)
     }
 }
 
-#[tokio::test]
-async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        let bytes = async || payloads(&*store).await.iter().map(String::len).sum::<usize>();
-        let before = bytes().await;
-        let template = large();
-        api.flow("shop", &template).await;
-        for number in 0..MANY {
-            let name = format!("t{number}");
-            api.begin("shop", &json!({ "name": name })).await.created();
-            let artifact = json!({
-                "trail_name": name, "fingerprint": format!("{number:064x}"), "filename": "app", "build_url": "b",
-                "commit_url": "c",
-            });
-            api.post("/artifacts/acme/shop").json(artifact).await.created();
-        }
-        let grown = bytes().await - before;
-        assert!(grown < template.len() + 2 * MANY * 2_000, "{grown} bytes");
+#[apply(with_every_store)]
+async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it(
+    api: Api,
+    store: Arc<dyn Store>,
+) {
+    let bytes = async || payloads(&*store).await.iter().map(String::len).sum::<usize>();
+    let before = bytes().await;
+    let template = large();
+    api.flow("shop", &template).await;
+    for number in 0..MANY {
+        let name = format!("t{number}");
+        api.begin("shop", &json!({ "name": name })).await.created();
+        api.report("shop", format!("{number:064x}")).in_trail(name).await.created();
+    }
+    let grown = bytes().await - before;
+    assert!(grown < template.len() + 2 * MANY * 2_000, "{grown} bytes");
 
-        let all = format!("?page=1&per_page={MANY}");
-        for (path, items) in [("trails/acme", MANY), ("artifacts/acme", MANY), ("flows/acme", 1)] {
-            let (api, asked) = noting(&store).await;
-            let listed = api.get(&format!("/{path}{all}")).await.ok();
-            let listed = listed.get("data").unwrap_or(&listed).as_array().unwrap();
-            assert_eq!(listed.len(), items, "{path}");
-            match path {
-                "trails/acme" => {
-                    assert!(listed.iter().all(|trail| trail["template"]["content"] == template));
-                }
-                "flows/acme" => assert_eq!(listed[0]["template"], template),
-                _ => assert!(listed.iter().all(|artifact| artifact["template"] == json!(["bar"]))),
-            }
-            assert_eq!(*asked.lock().unwrap(), [1], "{path}");
-            api.get("/trails/acme/shop/t0").await.ok();
-            assert_eq!(*asked.lock().unwrap(), [1], "what was read for {path} is remembered");
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
-    with_every_store(async |_: Api, store: Arc<dyn Store>| {
+    let all = format!("?page=1&per_page={MANY}");
+    for (path, items) in [("trails/acme", MANY), ("artifacts/acme", MANY), ("flows/acme", 1)] {
         let (api, asked) = noting(&store).await;
-        let acme = acme(&*store).await;
-        let [a, b, c] = ["a", "b", "c"].map(|name| format!("{TEMPLATE}# {name}\n"));
-        let step = async |ask: Ask, status: u16, now_kept: &[&String], queries: usize| {
-            let reply = ask.await;
-            assert_eq!(reply.status, status);
-            assert_eq!(kept(&*store, acme).await.iter().collect::<Vec<_>>(), now_kept);
-            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), queries, "{now_kept:?}");
-        };
-        step(api.begin("implicit", &json!({"name": "t"})), 201, &[], 0).await;
-        step(api.put_flow("acme", "empty", "version: 1"), 201, &[], 0).await;
-        step(api.put_flow("acme", "one", &a), 201, &[&a], 1).await;
-        step(api.put_flow("acme", "one", &a), 200, &[&a], 1).await;
-        step(api.put_flow("acme", "two", &a), 201, &[&a], 1).await;
-        step(api.begin("one", &json!({"name": "t"})), 201, &[&a], 0).await;
-        step(api.begin_with("one", "u", &a), 201, &[&a], 1).await;
-        step(api.begin_with("one", "v", &b), 201, &[&a, &b], 1).await;
-        // What is recorded nowhere is looked at again, for no guard was checked.
-        step(api.begin_with("one", "v", &b), 200, &[&a, &b], 2).await;
-        step(api.begin_with("one", "w", &b), 201, &[&a, &b], 1).await;
-        step(api.put_flow("acme", "two", &c), 200, &[&a, &b, &c], 1).await;
-        step(api.put_flow("acme", "two", &a), 200, &[&a, &b, &c], 1).await;
-        step(api.put_flow("acme", "two", "version: 1"), 200, &[&a, &b, &c], 0).await;
-        step(api.put_flow("acme", "three", "]"), 400, &[&a, &b, &c], 0).await;
-        step(api.put_flow("foobar", "theirs", &a).key(JOHN), 201, &[&a, &b, &c], 1).await;
-        assert_eq!(kept(&*store, org_id(&*store, "john", "foobar").await).await, std::slice::from_ref(&a));
-
-        for (path, template) in [("empty", "version: 1"), ("one", a.as_str()), ("two", "version: 1")] {
-            api.get(&format!("/flows/acme/{path}")).await.expect(200, json!({ "template": template }));
+        let listed = api.get(&format!("/{path}{all}")).await.ok();
+        let listed = listed.get("data").unwrap_or(&listed).as_array().unwrap();
+        assert_eq!(listed.len(), items, "{path}");
+        match path {
+            "trails/acme" => {
+                assert!(listed.iter().all(|trail| trail["template"]["content"] == template));
+            }
+            "flows/acme" => assert_eq!(listed[0]["template"], template),
+            _ => assert!(listed.iter().all(|artifact| artifact["template"] == json!(["bar"]))),
         }
-        for (trail, template) in [("t", &a), ("u", &a), ("v", &b), ("w", &b)] {
-            let content = json!({"template": {"content": template}});
-            api.get(&format!("/trails/acme/one/{trail}")).await.expect(200, content);
-        }
-        let implicit = api.get("/trails/acme/implicit/t").await;
-        implicit.expect(200, json!({"template": {"content": "version: 1", "trail": {"attestations": []}}}));
-        assert!(!payloads(&*store).await.iter().any(|payload| payload.contains("version: 1\"")));
-    })
-    .await;
+        assert_eq!(*asked.lock().unwrap(), [1], "{path}");
+        api.get("/trails/acme/shop/t0").await.ok();
+        assert_eq!(*asked.lock().unwrap(), [1], "what was read for {path} is remembered");
+    }
 }
 
-#[tokio::test]
-async fn a_page_asks_for_all_its_templates_at_once() {
-    with_every_store(async |api: Api, store: Arc<dyn Store>| {
-        for number in 0..MANY {
-            let template = format!("{TEMPLATE}# {number}\n");
-            api.put_flow("acme", &format!("f{number}"), &template).await.created();
-            api.begin(&format!("f{number}"), &json!({"name": "t"})).await.created();
-        }
-        for path in ["/trails/acme?per_page=50", "/flows/acme"] {
-            let (api, asked) = noting(&store).await;
-            let listed = api.get(path).await.ok();
-            let listed = listed.get("data").unwrap_or(&listed).as_array().unwrap();
-            let texts = listed.iter().map(|item| {
-                let number = item["flow"]["name"].as_str().or(item["name"].as_str()).unwrap();
-                let content = item["template"].get("content").unwrap_or(&item["template"]);
-                *content == format!("{TEMPLATE}# {}\n", &number[1..])
-            });
-            assert_eq!(texts.filter(|same| *same).count(), MANY, "{path}");
-            assert_eq!(*asked.lock().unwrap(), [MANY], "{path}");
-        }
-    })
-    .await;
+#[apply(with_every_store)]
+async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more(_: Api, store: Arc<dyn Store>) {
+    let (api, asked) = noting(&store).await;
+    let acme = acme(&*store).await;
+    let [a, b, c] = ["a", "b", "c"].map(|name| format!("{TEMPLATE}# {name}\n"));
+    let step = async |ask: Ask, status: u16, now_kept: &[&String], queries: usize| {
+        let reply = ask.await;
+        assert_eq!(reply.status, status);
+        assert_eq!(kept(&*store, acme).await.iter().collect::<Vec<_>>(), now_kept);
+        assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), queries, "{now_kept:?}");
+    };
+    step(api.begin("implicit", &json!({"name": "t"})), 201, &[], 0).await;
+    step(api.put_flow("empty").template("version: 1"), 201, &[], 0).await;
+    step(api.put_flow("one").template(&a), 201, &[&a], 1).await;
+    step(api.put_flow("one").template(&a), 200, &[&a], 1).await;
+    step(api.put_flow("two").template(&a), 201, &[&a], 1).await;
+    step(api.begin("one", &json!({"name": "t"})), 201, &[&a], 0).await;
+    step(api.begin_with("one", "u", &a), 201, &[&a], 1).await;
+    step(api.begin_with("one", "v", &b), 201, &[&a, &b], 1).await;
+    // A result that was not recorded is read again, because no guard was checked.
+    step(api.begin_with("one", "v", &b), 200, &[&a, &b], 2).await;
+    step(api.begin_with("one", "w", &b), 201, &[&a, &b], 1).await;
+    step(api.put_flow("two").template(&c), 200, &[&a, &b, &c], 1).await;
+    step(api.put_flow("two").template(&a), 200, &[&a, &b, &c], 1).await;
+    step(api.put_flow("two").template("version: 1"), 200, &[&a, &b, &c], 0).await;
+    step(api.put_flow("three").template("]"), 400, &[&a, &b, &c], 0).await;
+    let theirs = api.put("/flows/foobar/template_file").data(json!({"name": "theirs", "description": ""}));
+    step(theirs.template(&a).key(JOHN), 201, &[&a, &b, &c], 1).await;
+    assert_eq!(kept(&*store, org_id(&*store, "john", "foobar").await).await, std::slice::from_ref(&a));
+
+    for (path, template) in [("empty", "version: 1"), ("one", a.as_str()), ("two", "version: 1")] {
+        api.get(&format!("/flows/acme/{path}")).await.expect(200, json!({ "template": template }));
+    }
+    for (trail, template) in [("t", &a), ("u", &a), ("v", &b), ("w", &b)] {
+        let content = json!({"template": {"content": template}});
+        api.get(&format!("/trails/acme/one/{trail}")).await.expect(200, content);
+    }
+    let implicit = api.get("/trails/acme/implicit/t").await;
+    implicit.expect(200, json!({"template": {"content": "version: 1", "trail": {"attestations": []}}}));
+    assert!(!payloads(&*store).await.iter().any(|payload| payload.contains("version: 1\"")));
+}
+
+#[apply(with_every_store)]
+async fn a_page_asks_for_all_its_templates_at_once(api: Api, store: Arc<dyn Store>) {
+    for number in 0..MANY {
+        let template = format!("{TEMPLATE}# {number}\n");
+        api.put_flow(format!("f{number}")).template(&template).await.created();
+        api.begin(&format!("f{number}"), &json!({"name": "t"})).await.created();
+    }
+    for path in ["/trails/acme?per_page=50", "/flows/acme"] {
+        let (api, asked) = noting(&store).await;
+        let listed = api.get(path).await.ok();
+        let listed = listed.get("data").unwrap_or(&listed).as_array().unwrap();
+        let texts = listed.iter().map(|item| {
+            let number = item["flow"]["name"].as_str().or(item["name"].as_str()).unwrap();
+            let content = item["template"].get("content").unwrap_or(&item["template"]);
+            *content == format!("{TEMPLATE}# {}\n", &number[1..])
+        });
+        assert_eq!(texts.filter(|same| *same).count(), MANY, "{path}");
+        assert_eq!(*asked.lock().unwrap(), [MANY], "{path}");
+    }
 }

@@ -1,12 +1,11 @@
-//! What the public Terraform provider sends and reads in the life of each of its resources: created, read back, planned without
+//! The requests of the public Terraform provider in the life of each of its resources: created, read back, planned without
 //! differences, updated in place, imported, destroyed, and created again under the same name; ten of each at once, too. The
 //! bodies are those that it sends, with every key.
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, Reply, on_every_store, with_every_store};
+use crate::support::prelude::*;
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: pull-request\n      type: pull_request\n  \
                         artifacts:\n    - name: backend\n      attestations:\n        - name: unit-tests\n          type: junit\n";
@@ -24,7 +23,7 @@ fn done(reply: &Reply) {
     reply.json();
 }
 
-/// What a GET reads; it reads the same at once again, which is a plan without differences.
+/// Returns the response to a GET. A second GET is the same: a plan without differences.
 async fn read(api: &Api, path: &str) -> Value {
     let found = api.get(path).await.ok();
     assert_eq!(api.get(path).await.ok(), found, "{path}");
@@ -50,17 +49,15 @@ async fn tag(api: &Api, kind: &str, name: &str, set: Value, remove: &[&str]) {
 }
 
 fn put_environment(api: &Api, name: &str, kind: &str, description: &str, include_scaling: bool) -> Ask {
-    api.put("/environments/acme").json(json!({
-        "name": name, "type": kind, "description": description, "include_scaling": include_scaling,
-        "included_environments": null, "policies": null,
+    api.put_environment(name, kind).with(json!({
+        "description": description, "include_scaling": include_scaling, "included_environments": null,
+        "policies": null,
     }))
 }
 
 fn put_logical(api: &Api, name: &str, description: &str, members: &Value) -> Ask {
-    api.put("/environments/acme").json(json!({
-        "name": name, "type": "logical", "description": description, "include_scaling": false,
-        "included_environments": members, "policies": null,
-    }))
+    api.put_logical(name, &members)
+        .with(json!({"description": description, "include_scaling": false, "policies": null}))
 }
 
 async fn environment(api: Api, n: usize) {
@@ -306,7 +303,7 @@ async fn action(api: Api, n: usize) {
     done(&api.put(NOTIFICATIONS).json(&sent).await);
     let second = number(&name).await.unwrap();
     assert!(second > first);
-    // What is archived leaves the action, and ends one that it leaves empty.
+    // An archived environment leaves the action. An action without environments is deleted.
     done(&api.put(&format!("/environments/acme/{prod}/archive")).await);
     assert_eq!(number(&name).await, None);
     assert_eq!(api.get(&format!("{NOTIFICATIONS}/{second}")).await.status, 404);
@@ -368,43 +365,34 @@ fn lives(api: &Api, n: usize) -> [BoxFuture<'static, ()>; 7] {
     ]
 }
 
-#[tokio::test]
-async fn each_resource_lives_as_it_is_managed() {
-    on_every_store(async |api| {
-        for life in lives(&api, 0) {
-            life.await;
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn each_resource_lives_as_it_is_managed(api: Api) {
+    for life in lives(&api, 0) {
+        life.await;
+    }
 }
 
-#[tokio::test]
-async fn ten_of_each_resource_live_side_by_side() {
-    with_every_store(async |api, _| {
-        join_all((0..10).flat_map(|n| lives(&api, n))).await;
-    })
-    .await;
+#[apply(with_every_store)]
+async fn ten_of_each_resource_live_side_by_side(api: Api, _: Arc<dyn Store>) {
+    join_all((0..10).flat_map(|n| lives(&api, n))).await;
 }
 
 /// A resource that changes its address in the configuration is destroyed and created at the same time, under one name: the
 /// provider repeats the create until it reads what it created.
-#[tokio::test]
-async fn what_is_destroyed_and_created_at_the_same_time_is_there_in_the_end() {
-    with_every_store(async |api, _| {
-        for round in 0..5 {
-            let name = format!("moved-{round}");
-            let path = format!("/environments/acme/{name}");
-            done(&put_environment(&api, &name, "K8S", "old", true).await);
-            let destroy = api.put(&format!("{path}/archive")).into_future();
-            let create = put_environment(&api, &name, "docker", "new", false).into_future();
-            let (destroyed, _) = futures_util::future::join(destroy, create).await;
-            done(&destroyed);
-            if api.get(&path).await.status == 404 {
-                done(&put_environment(&api, &name, "docker", "new", false).await);
-            }
-            let set = json!({"type": "docker", "description": "new", "include_scaling": false});
-            assert_reads(&read(&api, &path).await, &set);
+#[apply(with_every_store)]
+async fn what_is_destroyed_and_created_at_the_same_time_is_there_in_the_end(api: Api, _: Arc<dyn Store>) {
+    for round in 0..5 {
+        let name = format!("moved-{round}");
+        let path = format!("/environments/acme/{name}");
+        done(&put_environment(&api, &name, "K8S", "old", true).await);
+        let destroy = api.put(&format!("{path}/archive")).into_future();
+        let create = put_environment(&api, &name, "docker", "new", false).into_future();
+        let (destroyed, _) = futures_util::future::join(destroy, create).await;
+        done(&destroyed);
+        if api.get(&path).await.status == 404 {
+            done(&put_environment(&api, &name, "docker", "new", false).await);
         }
-    })
-    .await;
+        let set = json!({"type": "docker", "description": "new", "include_scaling": false});
+        assert_reads(&read(&api, &path).await, &set);
+    }
 }

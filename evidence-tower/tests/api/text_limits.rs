@@ -5,12 +5,9 @@ mod requests;
 
 use std::collections::BTreeSet;
 
-use evidence_core::Store;
 use evidence_tower::openapi;
-use serde_json::{Value, json};
 
-use crate::support::json::fields;
-use crate::support::{acme, with_every_store};
+use crate::support::prelude::*;
 
 pub(crate) use requests::{fingerprint, prepare, requests};
 
@@ -40,7 +37,7 @@ pub(crate) fn branches<'a>(schema: &'a Value, document: &'a Value) -> Vec<&'a Va
     }
 }
 
-/// Where a schema lets something in without a maximum.
+/// The places where a schema has no maximum.
 fn unbounded(schema: &Value, document: &Value, path: &str, found: &mut Vec<String>) {
     for schema in branches(schema, document) {
         // Free-form JSON is measured as a whole.
@@ -264,8 +261,8 @@ fn shortened(key: &str) -> String {
     }
 }
 
-#[tokio::test]
-async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
+#[test]
+fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
     let document = openapi();
     with_every_store(async |api, _| {
         prepare(&api).await;
@@ -294,7 +291,7 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                     _ => {}
                 }
                 let taken = request.send(&api, &replaced(&body, &path, &at), &document).await;
-                // What is named may not exist.
+                // The named record may not exist.
                 let status = taken.status.as_u16();
                 assert!(matches!(status, 200 | 201 | 404), "{name}: {status} {:?}", taken.body);
                 let refused = request.send(&api, &replaced(&body, &path, &past), &document).await;
@@ -309,12 +306,11 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                 assert!(named == [expected.as_str()] || named == ["template"], "{name}: {named:?}");
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn every_parameter_is_refused_past_its_maximum_and_named() {
+#[test]
+fn every_parameter_is_refused_past_its_maximum_and_named() {
     let document = openapi();
     with_every_store(async |api, _| {
         prepare(&api).await;
@@ -366,8 +362,7 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
             }
         }
         assert!(tried.len() > 20, "{tried:?}");
-    })
-    .await;
+    });
 }
 
 /// Fields that are recorded as something else, or that have no effect by contract.
@@ -461,8 +456,8 @@ async fn recorded_since(store: &dyn Store, first: &mut u64) -> Vec<(Vec<Step>, V
     found
 }
 
-#[tokio::test]
-async fn what_is_accepted_is_recorded() {
+#[test]
+fn what_is_accepted_is_recorded() {
     let document = openapi();
     // A key that is to be rotated would have to be there; hours become the end of the old one.
     let all: BTreeSet<&str> = operations(&document)
@@ -490,6 +485,5 @@ async fn what_is_accepted_is_recorded() {
         }
         let expected: BTreeSet<String> = NOT_AS_SENT.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(lost, expected);
-    })
-    .await;
+    });
 }

@@ -6,13 +6,12 @@ mod write_first;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use evidence_core::{Limits, Settings};
 use evidence_tower::EvidenceApi;
 use tokio::task::spawn_blocking;
 use write_first::{Answer, Connections, Sent};
 
-use crate::mounts::{MOUNTS, Mount};
-use crate::support::{JANE, in_memory_with};
+use crate::mounts::MOUNTS;
+use crate::support::prelude::*;
 
 /// The API at this mount, with JSON bodies of at most 1 KiB.
 async fn serve(mount: Mount) -> SocketAddr {
@@ -81,7 +80,7 @@ async fn a_refusal_of_a_long_body_says_that_the_connection_closes() {
     }
 }
 
-/// What comes over a connection, after this was sent, until the server closes it.
+/// Returns the bytes that a connection receives after this request, until the server closes it.
 async fn received(address: SocketAddr, sent: String) -> String {
     let received = move || {
         let mut stream = TcpStream::connect(address).unwrap();

@@ -4,13 +4,8 @@ use evidence_core::fact::{Fact, Write};
 use evidence_core::id::Id;
 use evidence_core::policies::PolicyVersion;
 use evidence_core::texts::TextRef;
-use evidence_core::{Settings, Store};
-use serde_json::json;
 
-use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE};
-use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, stores};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
 /// No YAML, as a damaged row or a later version may have left it.
 const BROKEN: &str = "trail: ]";
@@ -36,13 +31,15 @@ impl Damage {
 }
 
 /// Runs a case over every store, with the store and the id of `acme` at hand.
-pub(crate) async fn on_every_store_without_rebuild(case: impl AsyncFn(Api, &dyn Store, Id)) {
-    for StoreUnderTest { name, store, guard, .. } in stores().await {
-        let evidence = fixture(store, Settings::default()).await;
-        let api = Api::new(evidence.clone(), Mount::Tower, name).await;
-        case(api, evidence.store(), acme(evidence.store()).await).await;
-        drop(guard);
-    }
+pub(crate) fn on_every_store_without_rebuild(case: impl AsyncFn(Api, &dyn Store, Id)) {
+    block_on(async {
+        for StoreUnderTest { name, store, guard, .. } in stores().await {
+            let evidence = fixture(store, Settings::default()).await;
+            let api = Api::new(evidence.clone(), Mount::Tower, name).await;
+            case(api, evidence.store(), acme(evidence.store()).await).await;
+            drop(guard);
+        }
+    });
 }
 
 /// Records a fact past every check of the service.
@@ -53,7 +50,7 @@ pub(crate) async fn inject(store: &dyn Store, org: Id, fact: Fact) {
 /// The same with several, in one write.
 pub(crate) async fn inject_all(store: &dyn Store, org: Id, facts: Vec<Fact>) {
     let by = store.user("jane").await.unwrap().unwrap().actor();
-    let write = Write { org, by, at: NOW, facts, guards: vec![], secrets: vec![] };
+    let write = Write { org, by, at: NOW, facts, preconditions: vec![], secrets: vec![] };
     store.record(write).await.unwrap();
 }
 
@@ -66,14 +63,14 @@ async fn given_a_compliant_trail(api: &Api) {
 const ARTIFACT: &str =
     "/artifacts/acme/shop/fingerprint/1111111111111111111111111111111111111111111111111111111111111111";
 
-#[tokio::test]
-async fn nothing_complies_with_a_template_that_cannot_be_read() {
+#[test]
+fn nothing_complies_with_a_template_that_cannot_be_read() {
     for damage in Damage::ALL {
-        nothing_complies_with(damage).await;
+        nothing_complies_with(damage);
     }
 }
 
-async fn nothing_complies_with(damage: Damage) {
+fn nothing_complies_with(damage: Damage) {
     on_every_store_without_rebuild(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
@@ -115,23 +112,19 @@ async fn nothing_complies_with(damage: Damage) {
         let resolution = &rule["resolutions"][0];
         assert_eq!(resolution["type"], "non_compliant_in_trail");
         assert!(resolution["context"]["reason"].as_str().unwrap().starts_with(why), "{resolution}");
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn nothing_complies_with_a_report_to_a_flow_whose_template_cannot_be_read() {
+#[test]
+fn nothing_complies_with_a_report_to_a_flow_whose_template_cannot_be_read() {
     for damage in Damage::ALL {
-        nothing_complies_in_the_flow_with(damage).await;
+        nothing_complies_in_the_flow_with(damage);
     }
 }
 
-async fn nothing_complies_in_the_flow_with(damage: Damage) {
+fn nothing_complies_in_the_flow_with(damage: Damage) {
     on_every_store_without_rebuild(async |api, store, acme| {
-        let artifact = json!({
-            "fingerprint": "1".repeat(64), "filename": "x", "git_commit": COMMIT, "build_url": "", "commit_url": "",
-        });
-        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.report("shop", "1".repeat(64)).with(json!({"git_commit": COMMIT})).await.created();
         api.get(ARTIFACT).await.expect(200, json!({"state": "COMPLIANT"}));
         let shop = store.flow(acme, "shop").await.unwrap().unwrap().record.id;
         let filter = evidence_core::artifacts::ArtifactFilter { flow: Some(shop), ..Default::default() };
@@ -141,13 +134,15 @@ async fn nothing_complies_in_the_flow_with(damage: Damage) {
         record.template = damage.template(store, acme).await;
         inject(store, acme, Fact::ArtifactReported { record }).await;
         let found = api.get(ARTIFACT).await.expect(200, json!({"state": "INCOMPLETE"})).ok();
-        assert!(found["state_info"].as_str().unwrap().starts_with("The template cannot be read: "), "{found}");
-    })
-    .await;
+        assert!(
+            found["state_info"].as_str().unwrap().starts_with("The template cannot be read: "),
+            "{found}"
+        );
+    });
 }
 
-#[tokio::test]
-async fn nothing_complies_with_a_policy_that_cannot_be_read() {
+#[test]
+fn nothing_complies_with_a_policy_that_cannot_be_read() {
     on_every_store_without_rebuild(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
@@ -182,6 +177,5 @@ async fn nothing_complies_with_a_policy_that_cannot_be_read() {
         assert!(dump["unreadable"].as_str().unwrap().starts_with(why), "{dump}");
         api.get("/environments/acme/prod").await.expect(200, json!({"state": false}));
         api.get("/policies/acme/p").await.expect(200, json!({"versions": [{}, {"policy_yaml": BROKEN}]}));
-    })
-    .await;
+    });
 }

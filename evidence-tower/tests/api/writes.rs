@@ -1,19 +1,16 @@
-//! What a write asks of the store before it records, and that what it remembers in place of asking is so.
+//! The queries of a write before it records, and the correctness of what it remembers instead of querying.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use evidence_core::artifacts::ArtifactFilter;
 use evidence_core::attestations::Binding;
 use evidence_core::limits::Limits;
 use evidence_core::texts::TextRef;
-use evidence_core::{Evidence, Settings, Store};
 use evidence_store_sqlite::rusqlite::Connection;
-use serde_json::{Value, json};
 
 use crate::intercepting_store::{InterceptingStore, take_queries};
-use crate::mounts::Mount;
-use crate::support::{Api, Ask, StoreUnderTest, fixture, service_on_sqlite, stores, with_every_store};
+use crate::support::prelude::*;
+use crate::support::service_on_sqlite;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -34,28 +31,26 @@ fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> Ask {
     for part in [own, more] {
         document.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
     }
-    let form = [("name=\"data_json\"", &*document.to_string())];
-    api.post(&format!("/attestations/acme/shop/trail/t/{kind}")).form(&form)
+    api.attest_in("shop", "t", kind).data(&document)
 }
 
 fn artifact(api: &Api, more: &Value) -> Ask {
-    let mut artifact = json!({
-        "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
-        "build_url": "b", "commit_url": "c", "repo_info": repo(),
-    });
-    artifact.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let artifact = with(
+        json!({
+            "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
+            "build_url": "b", "commit_url": "c", "repo_info": repo(),
+        }),
+        &more,
+    );
     api.post("/artifacts/acme/shop").json(artifact)
 }
 
 fn flow(api: &Api, template: &str) -> Ask {
-    let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-    let document = json!({"name": "shop", "description": ""}).to_string();
-    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file])
+    api.put_flow("shop").template(&template)
 }
 
 fn begin(api: &Api, name: &str, description: &str) -> Ask {
-    let document = json!({"name": name, "description": description, "repo_info": repo()}).to_string();
-    api.put("/trails/acme/shop").form(&[("name=\"data_json\"", document.as_str())])
+    api.put("/trails/acme/shop").data(json!({"name": name, "description": description, "repo_info": repo()}))
 }
 
 #[tokio::test]
@@ -83,7 +78,7 @@ async fn a_write_asks_for_what_it_does_not_know_alone() {
             ("an artifact of no trail", artifact(&api, &in_flow), vec![]),
             ("a trail", begin(&api, "u", ""), vec!["trail"]),
             ("a trail that changes", begin(&api, "t", "changed"), vec!["trail"]),
-            // What is recorded nowhere is checked by no guard.
+            // A result that was not recorded is checked by no guard.
             ("the same", begin(&api, "t", "changed"), vec!["trail", "flow", "repo_by_identity", "trail"]),
             // How much the changed trail has is counted once.
             (
@@ -109,83 +104,80 @@ async fn two(store: &Arc<dyn Store>, settings: &Settings) -> [Api; 2] {
 
 const TEMPLATE: &str = "version: 1\n";
 
-#[tokio::test]
-async fn what_another_server_changed_is_what_a_write_rests_on() {
-    with_every_store(async |_, store| {
-        let [api, other] = two(&store, &Settings::default()).await;
-        let attested = |trail: &str| {
-            let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
-            let form = [("name=\"data_json\"", document.as_str())];
-            api.post(&format!("/attestations/acme/shop/trail/{trail}/generic")).form(&form)
-        };
-        let template = async |trail: &str| {
-            let trail = other.get(&format!("/trails/acme/shop/{trail}")).await.ok();
-            trail["template"]["content"].as_str().unwrap().to_owned()
-        };
-        flow(&api, TEMPLATE).await.created();
-        begin(&api, "t", "").await.created();
-        attested("t").await.created();
-        // The flow's template, which a trail takes that is begun again, with nothing else that is new, and a new one.
-        let changed = |times: usize| format!("{TEMPLATE}# changed {times}\n");
-        flow(&other, &changed(1)).await.ok();
-        begin(&api, "t", "").await.ok();
-        assert_eq!(template("t").await, changed(1));
-        flow(&other, &changed(2)).await.ok();
-        attested("u").await.created();
-        assert_eq!((template("u").await, template("t").await), (changed(2), changed(1)));
-        // And one of which nothing is new but its repo, that another trail's was called differently meanwhile.
-        let of_repo = |trail: &str, description: &str| {
-            let mut info = repo();
-            info["description"] = description.into();
-            let document = json!({"name": trail, "repo_info": info}).to_string();
-            api.put("/trails/acme/shop").form(&[("name=\"data_json\"", document.as_str())])
-        };
-        of_repo("v", "one").await.created();
-        of_repo("w", "another").await.created();
-        flow(&other, &changed(3)).await.ok();
-        of_repo("v", "one").await.ok();
-        assert_eq!(template("v").await, changed(3));
-        // The trail's, which an artifact takes.
-        artifact(&api, &json!({"trail_name": "t"})).await.created();
-        let own = format!("{TEMPLATE}# of its own\n");
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", own.as_str());
-        let document = json!({"name": "t", "description": ""}).to_string();
-        other.put("/trails/acme/shop").form(&[("name=\"data_json\"", &document), file]).await.ok();
-        artifact(&api, &json!({"trail_name": "t"})).await.created();
-        let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
-        let newest = store.latest_artifact(org, &ArtifactFilter::default()).await.unwrap().unwrap();
-        assert_eq!(newest.template, Some(TextRef::of(&own)));
-        // What the content is called that an attestation is about.
-        let named = |api: &Api, name: &str| {
-            artifact(api, &json!({"trail_name": "t", "template_reference_name": name}))
-        };
-        let about = |name: &str| {
-            let more = json!({"attestation_name": name, "artifact_fingerprint": fingerprint(1)});
-            attest(&api, "generic", &json!({"is_compliant": true}), &more)
-        };
-        named(&api, "one").await.created();
-        about("of-one").await.created();
-        named(&other, "another").await.created();
-        about("of-another").await.created();
-        for (name, target) in [("of-one", "one"), ("of-another", "another")] {
-            let found = store.attestations(org, &[newest.trail.unwrap()], name).await.unwrap();
-            let (fingerprint, target) = (fingerprint(1).parse().unwrap(), target.to_owned());
-            assert_eq!(found[0].row.binding, Binding::Artifact { fingerprint, target });
-        }
-        // The repo, of which the same report is news again.
-        for (api, description) in [(&api, "one"), (&api, "one"), (&other, "another"), (&api, "one")] {
-            let mut info = repo();
-            info["description"] = description.into();
-            artifact(api, &json!({ "repo_info": info })).await.created();
-        }
-        assert_eq!(api.get("/repos/acme").await.ok()["repos"][0]["description"], "one");
-    })
-    .await;
+#[apply(with_every_store)]
+async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc<dyn Store>) {
+    let [api, other] = two(&store, &Settings::default()).await;
+    let attested = |trail: &str| {
+        let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
+        api.attest_in("shop", trail, "generic").data(&document)
+    };
+    let template = async |trail: &str| {
+        let trail = other.get(&format!("/trails/acme/shop/{trail}")).await.ok();
+        trail["template"]["content"].as_str().unwrap().to_owned()
+    };
+    flow(&api, TEMPLATE).await.created();
+    begin(&api, "t", "").await.created();
+    attested("t").await.created();
+    // The flow's template, which a trail takes that is begun again, with nothing else that is new, and a new one.
+    let changed = |times: usize| format!("{TEMPLATE}# changed {times}\n");
+    flow(&other, &changed(1)).await.ok();
+    begin(&api, "t", "").await.ok();
+    assert_eq!(template("t").await, changed(1));
+    flow(&other, &changed(2)).await.ok();
+    attested("u").await.created();
+    assert_eq!((template("u").await, template("t").await), (changed(2), changed(1)));
+    // And one of which nothing is new but its repo, that another trail's was called differently meanwhile.
+    let of_repo = |trail: &str, description: &str| {
+        let mut info = repo();
+        info["description"] = description.into();
+        api.put("/trails/acme/shop").data(json!({"name": trail, "repo_info": info}))
+    };
+    of_repo("v", "one").await.created();
+    of_repo("w", "another").await.created();
+    flow(&other, &changed(3)).await.ok();
+    of_repo("v", "one").await.ok();
+    assert_eq!(template("v").await, changed(3));
+    // The trail's, which an artifact takes.
+    artifact(&api, &json!({"trail_name": "t"})).await.created();
+    let own = format!("{TEMPLATE}# of its own\n");
+    other
+        .put("/trails/acme/shop")
+        .data(json!({"name": "t", "description": ""}))
+        .template(own.as_str())
+        .await
+        .ok();
+    artifact(&api, &json!({"trail_name": "t"})).await.created();
+    let jane = store.user("jane").await.unwrap().unwrap();
+    let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let newest = store.latest_artifact(org, &ArtifactFilter::default()).await.unwrap().unwrap();
+    assert_eq!(newest.template, Some(TextRef::of(&own)));
+    // The names of the content that an attestation is about.
+    let named =
+        |api: &Api, name: &str| artifact(api, &json!({"trail_name": "t", "template_reference_name": name}));
+    let about = |name: &str| {
+        let more = json!({"attestation_name": name, "artifact_fingerprint": fingerprint(1)});
+        attest(&api, "generic", &json!({"is_compliant": true}), &more)
+    };
+    named(&api, "one").await.created();
+    about("of-one").await.created();
+    named(&other, "another").await.created();
+    about("of-another").await.created();
+    for (name, target) in [("of-one", "one"), ("of-another", "another")] {
+        let found = store.attestations(org, &[newest.trail.unwrap()], name).await.unwrap();
+        let (fingerprint, target) = (fingerprint(1).parse().unwrap(), target.to_owned());
+        assert_eq!(found[0].row.binding, Binding::Artifact { fingerprint, target });
+    }
+    // The repo, of which the same report is news again.
+    for (api, description) in [(&api, "one"), (&api, "one"), (&other, "another"), (&api, "one")] {
+        let mut info = repo();
+        info["description"] = description.into();
+        artifact(api, &json!({ "repo_info": info })).await.created();
+    }
+    assert_eq!(api.get("/repos/acme").await.ok()["repos"][0]["description"], "one");
 }
 
-#[tokio::test]
-async fn a_trail_is_counted_before_it_is_full() {
+#[test]
+fn a_trail_is_counted_before_it_is_full() {
     const MOST: usize = 64;
     let limits = Limits { trail_attestations: MOST as u64, ..Limits::default() };
     with_every_store(async |_, store| {
@@ -206,8 +198,7 @@ async fn a_trail_is_counted_before_it_is_full() {
         let beyond = fill(&other).await;
         assert!((1..=MOST / 16).contains(&beyond), "{beyond}");
         assert_eq!((fill(&api).await, fill(&other).await), (0, 0));
-    })
-    .await;
+    });
 }
 
 /// Puts the tables of another file in the place of this file's, as `.restore` does.

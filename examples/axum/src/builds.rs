@@ -1,19 +1,19 @@
-//! A route of the application's own that reports to the service without HTTP: an operation is a value, and calling it
-//! checks the caller's rights as the API does.
+//! A route of the application that reports to the service without HTTP. An operation is a value, and calling
+//! it checks the caller's permissions like the API does.
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use evidence_core::artifacts::{ArtifactInput, ReportArtifact};
 use evidence_core::digest::sha256_hex;
-use evidence_core::name::{BadText, FlowName, TrailName};
+use evidence_core::name::{FlowName, InvalidText, TrailName};
 use evidence_core::operation::Json;
 use evidence_core::{Error, EvidenceService};
 use http::{HeaderMap, StatusCode};
 
 use crate::Shared;
 
-/// `POST /builds/{flow}/{trail}`: takes a build from whoever is signed in, and reports it as an artifact.
+/// `POST /builds/{flow}/{trail}`: reports a build of the signed-in user as an artifact.
 pub(crate) async fn report(
     State(shared): State<Shared>,
     Path((flow_name, trail_name)): Path<(FlowName, TrailName)>,
@@ -31,7 +31,7 @@ pub(crate) async fn report(
     Ok(StatusCode::CREATED)
 }
 
-/// An error of the service, in the application's own words.
+/// An error of the service, in the application's wording.
 #[derive(Debug)]
 pub(crate) struct Refused(Error);
 
@@ -41,8 +41,8 @@ impl From<Error> for Refused {
     }
 }
 
-impl From<BadText> for Refused {
-    fn from(text: BadText) -> Self {
+impl From<InvalidText> for Refused {
+    fn from(text: InvalidText) -> Self {
         Self(Error::invalid("build", text.to_string()))
     }
 }

@@ -1,7 +1,7 @@
-//! An axum application that gains the evidence API at `/api/v2`, and brings what a grown application has already: routes
-//! and state of its own, people who are signed in, figures, and tower-http's layers around everything.
+//! An axum application with the evidence API at `/api/v2`. Like a typical existing application, it has its
+//! own routes, state, sessions and metrics, and tower-http's layers around everything.
 //!
-//! Start with `src/bin/minimal.rs`, which is the whole of it without any of that.
+//! Start with `src/bin/minimal.rs`, which has none of that.
 
 pub mod builds;
 pub mod metrics;
@@ -24,14 +24,14 @@ use tower_http::trace::TraceLayer;
 use crate::metrics::Metered;
 use crate::sessions::{Sessions, SignedIn};
 
-/// What the application's own routes share.
+/// The state of the application's routes.
 #[derive(Debug, Clone)]
 struct Shared {
     evidence: Metered<Evidence>,
     people: SignedIn,
 }
 
-/// The application: its own routes, and the API for those who are signed in or have an API key.
+/// Creates the application: its own routes, and the API for signed-in users and API keys.
 pub fn app(evidence: Evidence, sessions: Sessions) -> Router {
     let people = SignedIn::new(evidence.clone(), sessions);
     let evidence = Metered::new(evidence);

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Arc::new(SqliteStore::connect("sqlite://evidence.db").await?);
     let sessions = Sessions::from_iter([("s3cret".to_owned(), "jane".to_owned())]);
     let service = Evidence::new(store, Settings::default());
-    // The service's own background work; jobs of the application's own are added to the list.
+    // The service's own background work. An application adds its jobs to the list.
     let background = service.background(LEASE, jobs(Sweep::default()));
     let listener = TcpListener::bind("127.0.0.1:8001").await?;
     let interrupted = async { drop(tokio::signal::ctrl_c().await) };

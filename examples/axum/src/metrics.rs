@@ -1,5 +1,5 @@
-//! Figures of every operation, whoever calls it and by whatever transport: a decorator of the service, in one
-//! implementation. A rate limit or a read-only switch has the same form.
+//! Metrics of every operation, for all callers and transports: a decorator of the service. A rate limit or a
+//! read-only switch has the same form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use evidence_core::admission::Admission;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::compute::Compute;
+use evidence_core::operation::Answer;
+use evidence_core::service::Call;
 use evidence_core::{EvidenceService, Limits, Operation, Result, Wording};
 
 /// A service that counts its calls.
@@ -18,7 +20,7 @@ pub struct Metered<S> {
     figures: Arc<Mutex<Figures>>,
 }
 
-/// What was counted, by the operations' names.
+/// The counts, by operation name.
 #[derive(Debug, Clone, Default)]
 pub struct Figures(BTreeMap<&'static str, Figure>);
 
@@ -30,12 +32,12 @@ struct Figure {
 }
 
 impl<S> Metered<S> {
-    /// The same service, counted from now on.
+    /// Wraps a service and counts its calls.
     pub fn new(service: S) -> Self {
         Self { service, figures: Arc::default() }
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn figures(&self) -> Figures {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -50,7 +52,7 @@ impl<S> Metered<S> {
 }
 
 impl fmt::Display for Figures {
-    /// Three lines an operation, in the text form that scrapers of metrics commonly read.
+    /// Writes three lines per operation, in the text format of metrics.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (operation, Figure { calls, errors, time }) in &self.0 {
             writeln!(f, "evidence_calls_total{{operation=\"{operation}\"}} {calls}")?;
@@ -66,6 +68,13 @@ impl<S: EvidenceService> EvidenceService for Metered<S> {
         let begun = Instant::now();
         let outcome = self.service.run(access, operation, body).await;
         self.count(O::NAME, outcome.is_err(), begun.elapsed());
+        outcome
+    }
+
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        let (operation, begun) = (call.operation(), Instant::now());
+        let outcome = self.service.answer(access, call, request, compute).await;
+        self.count(operation, outcome.is_err(), begun.elapsed());
         outcome
     }
 

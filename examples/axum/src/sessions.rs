@@ -1,4 +1,5 @@
-//! The application's own identity: a session header that names a person, who is a user of the same name to the API.
+//! The application's own authentication: a session header identifies a user, who has the same name in the
+//! API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use evidence_tower::Authenticator;
 use http::HeaderMap;
 use http::request::Parts;
 
-/// The header that carries a session.
+/// The header with the session.
 const SESSION: &str = "x-session";
 
-/// Who is signed in: user names by session. An application has them in a store or a signed token.
+/// The signed-in users: user names by session. A real application has them in a store or in a signed token.
 #[derive(Debug, Default)]
 pub struct Sessions(BTreeMap<String, String>);
 
@@ -23,7 +24,7 @@ impl FromIterator<(String, String)> for Sessions {
     }
 }
 
-/// Tells the API who calls by the application's sessions; those without one may still have an API key.
+/// Authenticates callers by session. A caller without a session may have an API key.
 #[derive(Debug, Clone)]
 pub struct SignedIn {
     evidence: Evidence,
@@ -31,12 +32,12 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// By these sessions, of users of this service.
+    /// Authenticates users of this service by these sessions.
     pub fn new(evidence: Evidence, sessions: Sessions) -> Self {
         Self { evidence, sessions: Arc::new(sessions) }
     }
 
-    /// The caller whose session these headers carry; `None` if they carry none.
+    /// Returns the caller of the session in these headers; `None` without a session.
     ///
     /// # Errors
     /// [`Error::Unauthenticated`] for an unknown session or user.

@@ -1,4 +1,4 @@
-//! The example over a socket.
+//! Tests the example over a socket.
 
 #[path = "../../support/http.rs"]
 mod http_client;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use evidence_example_axum::app;
@@ -18,10 +18,10 @@ use tokio::net::TcpListener;
 
 use crate::http_client::ask;
 
-/// Jane's session, and one of somebody who is no user of the service.
+/// Jane's session, and one of a person who is not a user of the service.
 const SESSIONS: [(&str, &str); 2] = [("s3cret", "jane"), ("0ther", "nobody")];
 
-/// The running application, and the `Authorization` header of jane's API key.
+/// Starts the application. Returns its address, and the `Authorization` header of jane's API key.
 async fn open() -> (SocketAddr, String) {
     let evidence = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
     let seed = Seed { user: "jane".parse().unwrap(), orgs: Vec::new(), api_key: None };

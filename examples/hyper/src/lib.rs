@@ -1,4 +1,4 @@
-//! The evidence API on bare hyper: no framework, HTTP/1 and HTTP/2 on one socket, and tower-http's layers around.
+//! The evidence API on hyper without a framework: HTTP/1 and HTTP/2 on one socket, with tower-http's layers.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetReques
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
-/// How long to wait when no connection can be accepted, such as for want of file descriptors.
+/// The pause after a connection could not be accepted, for example because file descriptors are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the API at `/api/v2`, with `/ready` and `/live` beside it, until it is dropped.
+/// Serves the API at `/api/v2`, with `/ready` and `/live` beside it, until the future is dropped.
 pub async fn serve(listener: TcpListener, evidence: Evidence) {
     let service = ServiceBuilder::new()
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
@@ -33,7 +33,7 @@ pub async fn serve(listener: TcpListener, evidence: Evidence) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
-            // The peer is gone: that says nothing of the next one.
+            // The peer has left, which does not affect other connections.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 eprintln!("a connection could not be accepted: {error}");

@@ -1,11 +1,11 @@
-//! The example over a socket.
+//! Tests the example over a socket.
 
 #[path = "../../support/http.rs"]
 mod http_client;
 
 use std::sync::Arc;
 
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use tokio::net::TcpListener;

@@ -1,5 +1,5 @@
-//! A team's own client, or the part of one that matters here: it turns what a container host reports into a report of
-//! what runs. `tests/properties.rs` tests it.
+//! A client, reduced to the relevant part: it converts the output of a container host to a report of running
+//! artifacts. `tests/properties.rs` tests it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Container {
     /// The image's name and tag.
     pub image: String,
-    /// The SHA-256 of the image, as the host writes it: `sha256:…`.
+    /// The SHA-256 of the image in the host's form: `sha256:…`.
     pub image_id: String,
     /// When it was started, in epoch seconds.
     pub started_at: u32,
@@ -30,7 +30,7 @@ struct Artifact {
 }
 
 impl Report {
-    /// What these containers run.
+    /// Creates the report of these containers.
     pub fn of(containers: &[Container]) -> Self {
         let artifact = |container: &Container| {
             let digest = container.image_id.trim_start_matches("sha256:").to_owned();

@@ -1,20 +1,21 @@
-//! How to property-test your own client, or your own store, with the strategies of `evidence_core::strategies`.
+//! Property-based tests of your own client or store with the strategies of `evidence_core::strategies`.
 //!
-//! Put into your `Cargo.toml`:
+//! Add to your `Cargo.toml`:
 //!
 //! ```toml
 //! [dev-dependencies]
-//! evidence-core = { version = "0.1", features = ["memory", "proptest"] }
+//! evidence-conformance = "0.1"
+//! evidence-core = { version = "0.1", features = ["proptest"] }
 //! proptest = "1"
 //! ```
 
 use std::sync::Arc;
 
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::artifacts::{GetArtifact, ReportArtifact};
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::environments::PutEnvironment;
 use evidence_core::environments::{Docker, ReportRunning};
-use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::Operation;
 use evidence_core::seed::Seed;
@@ -25,13 +26,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// The store under test: put your own here.
+/// Returns the store under test. Put your own here.
 fn fresh_store() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
 }
 
-/// A service over a fresh store, and somebody who may call it. There is no HTTP in between: what a transport would do,
-/// finding the operation and reading the body, is done by [`Service::call`].
+/// A service with a new store and a caller. There is no HTTP in between. [`Service::call`] does what a
+/// transport would do: it selects the operation and decodes the body.
 struct Service {
     runtime: tokio::runtime::Runtime,
     service: Evidence,
@@ -56,12 +57,12 @@ impl Service {
     }
 }
 
-/// A JSON body.
+/// Returns a JSON body.
 fn body(document: Value) -> Sent {
     Sent { document, file: None }
 }
 
-// Your client. Small types are `Arbitrary`: here a `Fingerprint` becomes part of what the client is given.
+// Your client. Small types are `Arbitrary`: here a `Fingerprint` is part of the client's input.
 prop_compose! {
     fn containers()(
         containers in vec((any::<Fingerprint>(), "[a-z]{1,8}:[0-9]{1,3}", any::<u32>()), 0..5)
@@ -76,7 +77,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the host tells our client, what the client sends is taken.
+    /// The service accepts what the client sends, for any output of the host.
     #[test]
     fn the_service_takes_every_report_of_our_client(containers in containers()) {
         let service = Service::new();
@@ -88,7 +89,7 @@ proptest! {
         prop_assert!(taken.is_ok(), "{taken:?}");
     }
 
-    /// Your store gives back what it was given, for every report that the service accepts.
+    /// The store returns what was recorded, for every report that the service accepts.
     #[test]
     fn a_reported_artifact_is_found_by_its_fingerprint(report in bodies::artifact().valid()) {
         let service = Service::new();
@@ -100,8 +101,8 @@ proptest! {
         prop_assert_eq!(json!(found.filename), report["filename"].clone());
     }
 
-    /// With exactly one thing wrong, a request is refused, and the refusal names that thing: your client can rely on it
-    /// to tell its user what to mend.
+    /// A request with exactly one error is rejected, and the response names the field. A client can rely on
+    /// it to tell its users what to correct.
     #[test]
     fn a_refusal_names_what_is_wrong(
         refused in Requests::of(ReportArtifact::NAME, &ExistingNames::default()).unwrap().refused()

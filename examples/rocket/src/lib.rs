@@ -1,5 +1,5 @@
-//! A Rocket application with routes, state, a fairing and catchers of its own that gains the evidence API at `/api/v2`:
-//! one `mount`, one `register`, and nothing else changes.
+//! A Rocket application with its own routes, state, fairing and catchers. The evidence API at `/api/v2` needs
+//! one `mount` and one `register`, and nothing else changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use evidence_tower::rocket::{Mount, catchers as evidence_catchers};
 use rocket::fairing::AdHoc;
 use rocket::{Build, Request, Rocket, State, catch, catchers, get, routes};
 
-/// How many requests have come: the application's own state.
+/// The number of requests: the application's own state.
 #[derive(Debug, Default)]
 struct Visits(AtomicU64);
 
@@ -33,7 +33,7 @@ fn counting() -> AdHoc {
     })
 }
 
-/// The application as it was.
+/// Creates the application without the API.
 fn shop(rocket: Rocket<Build>) -> Rocket<Build> {
     rocket
         .manage(Visits::default())
@@ -42,7 +42,7 @@ fn shop(rocket: Rocket<Build>) -> Rocket<Build> {
         .register("/", catchers![nothing_here])
 }
 
-/// The application with the API.
+/// Adds the API to the application.
 pub fn app<S: EvidenceService>(rocket: Rocket<Build>, api: EvidenceApi<S>) -> Rocket<Build> {
     shop(rocket).mount("/api/v2", Mount::new(api)).register("/api/v2", evidence_catchers())
 }

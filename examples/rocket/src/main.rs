@@ -1,4 +1,4 @@
-//! Serves the application over `evidence.db`, where Rocket's configuration says.
+//! Serves the application with `evidence.db`, at the address in Rocket's configuration.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The example over a socket, with what only a socket shows: methods that Rocket does not know, bodies that come in
-//! pieces, break off, or are refused before they end.
+//! Tests the example over a socket. Some cases need one: methods that Rocket does not know, and bodies that
+//! arrive in pieces, are incomplete, or are rejected before their end.
 
 #[path = "../../support/http.rs"]
 mod http_client;
@@ -7,7 +7,7 @@ mod http_client;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use evidence_core::memory::MemoryStore;
+use evidence_conformance::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use evidence_tower::EvidenceApi;
@@ -22,10 +22,10 @@ use crate::http_client::ask;
 
 const FORM: &str = "multipart/form-data; boundary=b";
 
-/// The running application; it shuts down when this is dropped.
+/// The running application. Dropping it shuts it down.
 struct Shop {
     address: SocketAddr,
-    /// The `Authorization` header of jane.
+    /// Jane's `Authorization` header.
     bearer: String,
     shutdown: Shutdown,
 }
@@ -57,7 +57,7 @@ async fn open() -> Shop {
 }
 
 impl Shop {
-    /// A request by jane: the status, and the body as text.
+    /// Sends a request of jane. Returns the status, and the body as text.
     async fn ask(&self, method: &str, path: &str, media_type: &str, body: &str) -> (u16, String) {
         let headers = [("authorization", self.bearer.as_str()), ("content-type", media_type)];
         let reply = ask(self.address, method, path, &headers, body.to_owned()).await;
@@ -68,7 +68,8 @@ impl Shop {
         self.ask("GET", path, "text/plain", "").await
     }
 
-    /// Sends a POST of an attestation as far as it is given, from the last headers on, and reads the answer's JSON.
+    /// Sends a POST of an attestation, of which `rest` has the last headers and the body, possibly
+    /// incomplete. Returns the JSON of the response.
     async fn attest(&self, bearer: &str, rest: &str) -> (u16, Value) {
         let head = "POST /api/v2/attestations/acme/shop/trail/t/generic HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n";
         let text = format!("{head}content-type: {FORM}\r\nauthorization: {bearer}\r\n{rest}");
@@ -145,7 +146,7 @@ async fn a_file_streams_in_and_out() {
         "Content-Disposition: form-data; name=\"attachment_file\"; filename=\"scan.txt\"\r\n\r\n".to_owned(),
         format!("{file}\r\n--b--\r\n"),
     ];
-    // In chunks, so that the length is not known beforehand.
+    // In chunks, so that the length is unknown.
     let chunks: String = form.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
     let (status, answer) =
         shop.attest(&shop.bearer, &format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")).await;
@@ -168,7 +169,7 @@ async fn a_file_streams_in_and_out() {
 async fn a_body_is_refused_before_it_ends_and_where_it_breaks_off() {
     let shop = open().await;
     let jane = shop.bearer.clone();
-    // Rocket itself waits for the first bytes of a body.
+    // Rocket waits for the first bytes of a body.
     let start = "--b\r\nContent-Disposition";
     let table = [
         ("a stranger's", "Bearer stranger", format!("content-length: 1000000\r\n\r\n{start}"), 401),

@@ -1,4 +1,5 @@
-//! `user`, `org`, `member` and `key`: what the operator manages, while servers run or not.
+//! `user`, `org`, `member` and `key`: the commands of the operator, which work with or without running
+//! servers.
 
 use evidence_core::administration::Administration;
 use evidence_core::api_keys::ApiKeyInput;
@@ -8,10 +9,10 @@ use crate::cli::{HostOptions, KeyCommand, MemberCommand, OrgCommand, UserCommand
 use crate::failure::Failure;
 use crate::store::{self, AnyStore};
 
-/// How many names are asked for at a time.
+/// The number of names that are read at a time.
 const PAGE: u64 = 1000;
 
-/// Runs a command over the store, and closes it.
+/// Runs a command on the store and closes the store.
 async fn over<T>(
     store: AnyStore,
     host: &HostOptions,

@@ -1,4 +1,4 @@
-//! The command line: commands, options and their environment variables. Nothing is done here.
+//! The command line: commands, options and their environment variables.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use evidence_core::actions::egress::IpRange;
 use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::background::LEASE;
 use evidence_core::id::Id;
-use evidence_core::limits::BadLimit;
+use evidence_core::limits::InvalidLimit;
 use evidence_core::name::OrgName;
-use evidence_core::rules::egress::IpRange;
 use evidence_core::sweep::Sweep;
 use evidence_core::{Limits, Wording};
 use evidence_notify::SigningKey;
@@ -22,7 +22,7 @@ const DEFAULT_SCHEMA: &str = "evidence";
 
 const DEFAULT_CONNECTIONS: u32 = 8;
 
-/// Keeps software delivery evidence and answers for it over HTTP.
+/// Records software delivery evidence and serves it over HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "evidence-server", version)]
 pub(crate) struct Cli {
@@ -32,12 +32,12 @@ pub(crate) struct Cli {
     serve: ServeOptions,
 }
 
-/// Commands that use no database, or that name theirs by other options.
+/// Commands without a database, or with other options for it.
 const WITHOUT_DATABASE: [&str; 3] = ["copy", "demo", "openapi"];
 
 impl Cli {
-    /// The command of these arguments; `serve` if they name none. The options of the database stand before or after it, all
-    /// others after it.
+    /// Parses the arguments; the default command is `serve`. Options of the database may precede the command,
+    /// all others follow it.
     pub(crate) fn read(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Command, clap::Error> {
@@ -67,38 +67,40 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the API (the default).
+    /// Serve the API (default)
     Serve(ServeOptions),
-    /// Fill a fresh database from the git repository of this directory, and serve it.
+    /// Fill a new database from the git repository of this directory, and serve it
     Demo(DemoOptions),
-    /// Make a user, their organizations and an API key, and print the key.
+    /// Create a user, shared organizations and an API key, and print the key
     Seed(SeedOptions),
-    /// Add and list users.
+    /// Create and list users
     #[command(subcommand)]
     User(UserCommand),
-    /// Add and list organizations.
+    /// Create and list organizations
     #[command(subcommand)]
     Org(OrgCommand),
-    /// Say who may do what in a shared organization. Running servers follow within a second.
+    /// Manage the members of a shared organization. Running servers follow within a second
     #[command(subcommand)]
     Member(MemberCommand),
-    /// Make, revoke and list the API keys of a user. Running servers follow within a second.
+    /// Create, revoke and list the API keys of a user. Running servers follow within a second
     #[command(subcommand)]
     Key(KeyCommand),
-    /// What receivers of notifications need.
+    /// Manage notifications
     #[command(subcommand)]
     Notifications(NotificationsCommand),
-    /// Show or correct the ledger of an organization.
+    /// Show or correct the ledger of an organization
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
-    /// Prints each problem, then the size and the root of each ledger. The store must be there, in the version of this
-    /// program.
+    /// Verify all ledgers, tables and attachments. Prints each problem, and the size and root of each ledger.
+    ///
+    /// Recomputes everything from the ledgers and compares it with the store. The store must exist in the
+    /// version of this program.
     Fsck(FsckOptions),
-    /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
-    /// goes on where it stopped.
+    /// Copy a store into another one, for example from SQLite to PostgreSQL.
+    ///
+    /// Creates the target if it does not exist. A repeated run continues where the last one stopped.
     Copy(CopyOptions),
-    /// Print the OpenAPI document.
+    /// Print the OpenAPI document
     Openapi,
 }
 
@@ -108,15 +110,15 @@ pub(crate) struct ServeOptions {
     pub(crate) store: StoreOptions,
     #[command(flatten)]
     pub(crate) api: ApiOptions,
-    /// Where attachments are kept: file:///directory, s3://bucket/prefix (feature `s3`).
-    /// Default: in the database.
+    /// The location of attachments: file:///directory, or s3://bucket/prefix (feature `s3`). Default: in the
+    /// database.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// The store: sqlite://FILE, or postgres://USER:PASSWORD@HOST/DATABASE.
+    /// The database: sqlite://FILE, or postgres://USER:PASSWORD@HOST/DATABASE.
     #[arg(
         long,
         global = true,
@@ -126,7 +128,7 @@ pub(crate) struct StoreOptions {
         hide_env_values = true
     )]
     pub(crate) database_url: String,
-    /// The schema of a PostgreSQL database that holds the tables. Created by `serve` and `seed` if missing.
+    /// The schema for the tables in a PostgreSQL database. Created by `serve` and `seed` if missing.
     #[arg(
         long,
         global = true,
@@ -135,7 +137,7 @@ pub(crate) struct StoreOptions {
         default_value = DEFAULT_SCHEMA
     )]
     pub(crate) database_schema: String,
-    /// The most connections for reading from a PostgreSQL database; one more is for writing.
+    /// The maximum number of connections for reading from a PostgreSQL database. One more is for writing.
     #[arg(
         long,
         global = true,
@@ -151,43 +153,43 @@ pub(crate) struct StoreOptions {
 pub(crate) struct FsckOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Make every table again from the ledgers first, unless one of them is damaged. Nobody writes meanwhile.
+    /// Rebuild all tables from the ledgers first, unless a ledger is damaged. Other writers wait meanwhile.
     #[arg(long)]
     pub(crate) rebuild: bool,
-    /// Where attachments are kept, as for `serve`: each is read there and compared with its digest.
+    /// The location of attachments, as for `serve`. Each attachment is read and compared with its digest.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyOptions {
-    /// The store to copy; it must be there, in the version of this program.
+    /// The store to copy. It must exist in the version of this program.
     #[arg(long, value_name = "URL")]
     pub(crate) from: String,
-    /// The schema of its tables, in a PostgreSQL database.
+    /// The schema of its tables in a PostgreSQL database.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) from_schema: String,
     /// The store to copy to.
     #[arg(long, value_name = "URL")]
     pub(crate) to: String,
-    /// The schema of its tables, in a PostgreSQL database; created if missing.
+    /// The schema for its tables in a PostgreSQL database. Created if missing.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) to_schema: String,
-    /// Where the attachments of the store to copy are, as for `serve`.
+    /// The location of the source's attachments, as for `serve`.
     #[arg(long, value_name = "URL")]
     pub(crate) from_attachments: Option<String>,
-    /// Where to copy attachments to, as for `serve`. Default: in the target database.
+    /// The location for the target's attachments, as for `serve`. Default: in the target database.
     #[arg(long, value_name = "URL")]
     pub(crate) to_attachments: Option<String>,
 }
 
 impl CopyOptions {
-    /// The store to copy.
+    /// Returns the store to copy.
     pub(crate) fn source(&self) -> StoreOptions {
         StoreOptions::at(&self.from, &self.from_schema)
     }
 
-    /// The store to copy to.
+    /// Returns the store to copy to.
     pub(crate) fn target(&self) -> StoreOptions {
         StoreOptions::at(&self.to, &self.to_schema)
     }
@@ -205,10 +207,10 @@ impl StoreOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApiOptions {
-    /// The address to listen on; port 0 takes a free one.
+    /// The address to listen on. Port 0 selects a free port.
     #[arg(long, env = "EVIDENCE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8001")]
     pub(crate) listen: SocketAddr,
-    /// The most connections that are open at a time; others wait until one ends.
+    /// The maximum number of open connections. Others wait until one ends.
     #[arg(
         long,
         env = "EVIDENCE_MAX_CONNECTIONS",
@@ -217,19 +219,19 @@ pub(crate) struct ApiOptions {
         value_parser = connections
     )]
     pub(crate) max_connections: usize,
-    /// The address that people reach the server by, which links in answers begin with; http://localhost and the port
-    /// when it is absent.
+    /// The public address of the server, used in links. Default: http://localhost with the port.
     #[arg(long, env = "EVIDENCE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
     pub(crate) public_url: Option<String>,
-    /// The wording of errors about missing records: the documented one, or the one that users of the public command-line
-    /// client know.
+    /// The wording of errors about missing records: as documented, or as the public command-line client
+    /// expects.
     #[arg(long, env = "EVIDENCE_WORDING", value_enum, default_value_t)]
     pub(crate) wording: WordingOption,
-    /// Whether a report that names an unknown flow creates it.
+    /// Whether a report to an unknown flow creates the flow.
     #[arg(long, env = "EVIDENCE_IMPLICIT_FLOWS", value_enum, default_value_t)]
     pub(crate) implicit_flows: Switch,
 
-    /// Sets a limit of requests, such as file=200MiB; repeatable. `--help` lists the limits and their defaults.
+    /// Sets a limit of requests, such as file=200MiB. Repeatable. `--help` lists the limits and their
+    /// defaults.
     #[arg(
         long = "limit",
         env = "EVIDENCE_LIMITS",
@@ -239,11 +241,11 @@ pub(crate) struct ApiOptions {
         long_help = limits_help()
     )]
     pub(crate) limits: Vec<String>,
-    /// The least number of seconds between two recorded reports of an environment in which nothing has changed.
+    /// The minimum number of seconds between two recorded reports of an unchanged environment.
     #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) heartbeat_seconds: u64,
-    /// After how many hours the content of an attachment is removed that no record came to name: it was refused, or its
-    /// upload broke off.
+    /// The number of hours after which an unreferenced attachment is deleted, for example one whose upload
+    /// was interrupted.
     #[arg(
         long = "sweep-after-hours",
         env = "EVIDENCE_SWEEP_AFTER_HOURS",
@@ -252,7 +254,7 @@ pub(crate) struct ApiOptions {
         value_parser = sweep
     )]
     pub(crate) sweep: Sweep,
-    /// For how long a server that is gone holds up the background work, which another then does: seconds.
+    /// The lease duration in seconds. Another server takes over background work this long after a crash.
     #[arg(
         long,
         env = "EVIDENCE_LEASE_SECONDS",
@@ -268,8 +270,8 @@ pub(crate) struct ApiOptions {
 }
 
 impl ApiOptions {
-    /// The limits of requests.
-    pub(crate) fn limits(&self) -> Result<Limits, BadLimit> {
+    /// Returns the limits of requests.
+    pub(crate) fn limits(&self) -> Result<Limits, InvalidLimit> {
         let mut limits = Limits::default();
         self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
         limits.check()?;
@@ -279,7 +281,7 @@ impl ApiOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct NotifyOptions {
-    /// Signs webhooks, with a secret for each organization that is derived from this text: 32 bytes or more, the same on
+    /// The secret from which the signing secrets of organizations are derived: 32 bytes or more, the same on
     /// every server. Without it, webhooks are not signed.
     #[arg(
         long,
@@ -289,11 +291,12 @@ pub(crate) struct NotifyOptions {
         value_parser = signing_key
     )]
     pub(crate) webhook_secret: Option<SigningKey>,
-    /// A range of addresses, as 10.0.0.0/8, that webhooks may be sent to though it is not reached over the internet; there
-    /// also by http, and by any host name. Repeatable.
+    /// A range of private addresses, such as 10.0.0.0/8, to which webhooks may be sent, also over http and
+    /// with any host name. Repeatable.
     #[arg(long = "notify-allow", env = "EVIDENCE_NOTIFY_ALLOW", value_name = "RANGE", value_delimiter = ',')]
     pub(crate) allowed: Vec<IpRange>,
-    /// The mail server: smtps://USER:PASSWORD@HOST, or smtp://HOST:PORT?tls=required. Without it no mail is sent.
+    /// The mail server: smtps://USER:PASSWORD@HOST, or smtp://HOST:PORT?tls=required. Without it, no mail is
+    /// sent.
     #[arg(
         long,
         env = "EVIDENCE_SMTP_URL",
@@ -302,17 +305,17 @@ pub(crate) struct NotifyOptions {
         requires = "mail_from"
     )]
     pub(crate) smtp_url: Option<String>,
-    /// From whom mails are.
+    /// The sender of mails.
     #[arg(long, env = "EVIDENCE_MAIL_FROM", value_name = "ADDRESS")]
     pub(crate) mail_from: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NotificationsCommand {
-    /// Print the secret by which receivers of an organization's webhooks check their signatures.
+    /// Print the secret with which receivers verify the webhooks of an organization
     Secret {
         org: OrgName,
-        /// As for `serve`.
+        /// The secret, as for `serve`.
         #[arg(
             long,
             env = "EVIDENCE_WEBHOOK_SECRET",
@@ -324,12 +327,12 @@ pub(crate) enum NotificationsCommand {
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Have the targets of an action told its events again, each under the id that it had.
+    /// Send the events of an action to its targets again, with their original ids
     Replay {
         org: OrgName,
-        /// The action's number.
+        /// The number of the action.
         number: u64,
-        /// From when on, in epoch seconds.
+        /// The time of the first event, in epoch seconds.
         #[arg(long, value_name = "SECONDS")]
         since: i64,
         #[command(flatten)]
@@ -339,15 +342,18 @@ pub(crate) enum NotificationsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// Record that the clock which dated the newest entries of a ledger was ahead. These entries stay as they are and count as
-    /// recorded now; later entries carry the true time again. Correct the clocks of all servers first.
+    /// Correct a ledger whose newest entries were dated by a clock that was ahead.
+    ///
+    /// Records the correction. These entries stay unchanged, but count as recorded now. Later entries have
+    /// the true time. Correct the clocks of all servers first.
     EndFuture {
         org: OrgName,
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Print the number of entries and the root of a ledger, with a space between. Kept elsewhere, they show later whether
-    /// the ledger was changed.
+    /// Print the number of entries and the root of a ledger, separated by a space.
+    ///
+    /// Store them elsewhere to verify later that the ledger was not changed.
     Root {
         org: OrgName,
         #[command(flatten)]
@@ -357,10 +363,10 @@ pub(crate) enum LedgerCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogOptions {
-    /// The format of the log, which goes to standard error.
+    /// The format of the log on standard error.
     #[arg(long, env = "EVIDENCE_LOG", value_enum, default_value_t)]
     pub(crate) log: LogFormat,
-    /// What is logged, such as `debug` or `info,evidence_tower=debug`.
+    /// The log filter, such as `debug` or `info,evidence_tower=debug`.
     #[arg(long, env = "EVIDENCE_LOG_FILTER", value_name = "FILTER", default_value = "info")]
     pub(crate) log_filter: String,
 }
@@ -375,36 +381,36 @@ pub(crate) struct DemoOptions {
 pub(crate) struct SeedOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// The user, and the name of the personal organization.
+    /// The user. The personal organization has the same name.
     #[arg(long, env = "EVIDENCE_USER", value_name = "NAME")]
     pub(crate) user: OrgName,
-    /// A shared organization that the user administers; repeatable.
+    /// A shared organization that the user administers. Repeatable.
     #[arg(long = "org", env = "EVIDENCE_ORG", value_name = "NAME", value_delimiter = ',')]
     pub(crate) orgs: Vec<OrgName>,
-    /// A key to take instead of a fresh one.
+    /// The key to use instead of a new one.
     #[arg(long, env = "EVIDENCE_API_KEY", value_name = "TEXT", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
 }
 
-/// The store, and who manages it.
+/// The store and the operator.
 #[derive(Debug, Args)]
 pub(crate) struct HostOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Name recorded in the ledger as the actor, `operator:NAME`.
+    /// The name of the operator, recorded in the ledger as `operator:NAME`.
     #[arg(long, env = "EVIDENCE_OPERATOR", value_name = "NAME", default_value = "host")]
     pub(crate) operator: OrgName,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
-    /// Make a user, and the personal organization of the same name.
+    /// Create a user, and the personal organization of the same name
     Add {
         name: OrgName,
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Print the names of all users.
+    /// Print the names of all users
     List {
         #[command(flatten)]
         host: HostOptions,
@@ -413,7 +419,7 @@ pub(crate) enum UserCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OrgCommand {
-    /// Make a shared organization.
+    /// Create a shared organization
     Add {
         name: OrgName,
         /// The user who administers it.
@@ -422,7 +428,7 @@ pub(crate) enum OrgCommand {
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Print the names of all organizations, personal ones too.
+    /// Print the names of all organizations, including personal ones
     List {
         #[command(flatten)]
         host: HostOptions,
@@ -431,7 +437,7 @@ pub(crate) enum OrgCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// Give a user a role instead of the one they have.
+    /// Set the role of a user
     Set {
         org: OrgName,
         user: OrgName,
@@ -439,14 +445,14 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Take a user's role away. The service accounts that they made stay.
+    /// Remove a member. The member's service accounts stay
     Remove {
         org: OrgName,
         user: OrgName,
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Print who has a role: a name and a role on each line.
+    /// Print the members: a name and a role per line
     List {
         org: OrgName,
         #[command(flatten)]
@@ -456,23 +462,23 @@ pub(crate) enum MemberCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key and print it: it is shown this once.
+    /// Create a key and print it. It is shown only once
     Add {
         user: OrgName,
-        /// What the key is for.
+        /// The purpose of the key.
         #[arg(long, value_name = "TEXT", default_value = "made by an operator")]
         description: KeyDescription,
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Revoke a key, by its id in the list.
+    /// Revoke a key by its id
     Revoke {
         user: OrgName,
         id: Id,
         #[command(flatten)]
         host: HostOptions,
     },
-    /// Print the keys that work, oldest first: an id and a description on each line.
+    /// Print the valid keys, oldest first: an id and a description per line
     List {
         user: OrgName,
         #[command(flatten)]
@@ -535,8 +541,8 @@ fn sweep(hours: &str) -> Result<Sweep, String> {
     Sweep::after(grace).map_err(|error| error.to_string())
 }
 
-/// A limit that can be set as this says.
-fn limit(assignment: &str) -> Result<String, BadLimit> {
+/// Checks the assignment of a limit.
+fn limit(assignment: &str) -> Result<String, InvalidLimit> {
     Limits::default().set(assignment).map(|()| assignment.to_owned())
 }
 
@@ -578,7 +584,7 @@ mod tests {
         assert!(matches!(command, Command::Serve(options) if options.api.listen.port() == 0));
     }
 
-    /// The database of a command.
+    /// Returns the database of a command.
     fn database(command: Command) -> StoreOptions {
         match command {
             Command::Serve(options) => options.store,

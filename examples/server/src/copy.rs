@@ -1,4 +1,4 @@
-//! `copy`: everything that one store has into another.
+//! `copy`: copies a store to another one.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::cli::CopyOptions;
 use crate::failure::Failure;
 use crate::store::{self, AnyStore};
 
-/// Runs the command: a line on standard error for each organization, then a summary on standard output.
+/// Runs the command. Prints a line on standard error for each organization, and a summary on standard output.
 pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
     let open = |url: &Option<String>| url.as_deref().map(ObjectBlobs::open).transpose();
     let (from_attachments, to_attachments) =
@@ -26,8 +26,8 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
         let (from, to) = (side(&from, from_attachments.as_ref()), side(&to, to_attachments.as_ref()));
         let summary = copy(from, to, &mut print_progress).await?;
         if let Some(place) = &to_attachments {
-            // The first attachment marks the place. This marks it where there is none to copy, once the target is known to be
-            // the right one.
+            // The first attachment marks the location. This marks it if there are no attachments, once the
+            // target is known to be the right one.
             place.ready().await.map_err(CopyError::Target)?;
         }
         Ok::<_, CopyError>(summary)
@@ -43,7 +43,7 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
     if summary.is_complete() { Ok(()) } else { Err(Failure::NotAll(summary)) }
 }
 
-/// A store, with its attachments in this place, if there is one.
+/// Returns a store with its location of attachments, if it has one.
 fn side<'a>(store: &'a AnyStore, attachments: Option<&'a impl Blobs>) -> Side<'a> {
     let inside = Side::from(store.transfer());
     Side { attachments: attachments.map_or(inside.attachments, |outside| outside), ..inside }

@@ -1,32 +1,34 @@
-//! File descriptors: the process takes as many as the system grants it, and neither connections nor temporary files of request
-//! bodies take those that the rest of the program needs.
+//! File descriptors. The process uses as many as the system permits. Connections and temporary files of
+//! request bodies leave enough for the rest of the program.
 
-use evidence_core::spool;
+use evidence_core::spill_buffer;
 
-/// The most descriptors that are kept for the database and attachments.
+/// The maximum number of descriptors reserved for the database and attachments.
 const RESERVE: u64 = 256;
 
-/// The least number of temporary files that may be open.
+/// The minimum number of temporary files that may be open.
 const MIN_FILES: u64 = 64;
 
-/// Raises the limit of open files to the highest that this process may have, and gives temporary files a quarter of it.
-/// Returns how many connections may be open at a time: `max_connections`, or fewer where the limit has no room for them.
+/// Raises the limit of open files to the highest possible one, and assigns a quarter of it to temporary
+/// files. Returns the number of connections that may be open: `max_connections`, or fewer if the limit is too
+/// low.
 pub(crate) fn raise_and_divide_file_limit(max_connections: usize) -> usize {
     let Some(granted) = granted() else { return max_connections };
     let (most, files) = divide(granted);
-    spool::limit_files(files);
+    spill_buffer::limit_files(files);
     if most < max_connections {
         tracing::warn!(
             max_connections,
             most,
             granted,
-            "the limit of open files leaves room for fewer connections than --max-connections"
+            "the limit of open files allows fewer connections than --max-connections"
         );
     }
     max_connections.min(most)
 }
 
-/// The shares of connections and of temporary files; the rest of the program keeps a quarter, at most [`RESERVE`].
+/// Returns the shares of connections and of temporary files. The rest of the program gets a quarter, at most
+/// [`RESERVE`].
 fn divide(granted: u64) -> (usize, usize) {
     let quarter = granted.div_ceil(4);
     let files = quarter.max(MIN_FILES);
@@ -34,16 +36,16 @@ fn divide(granted: u64) -> (usize, usize) {
     (connections.try_into().unwrap_or(usize::MAX), files.try_into().unwrap_or(usize::MAX))
 }
 
-/// How many files this process may have open; `None` for no limit.
+/// Returns the number of files that this process may open; `None` for no limit.
 #[cfg(unix)]
 fn granted() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         Ok(()) => limit.maximum,
-        // Some systems grant less than they name.
+        // Some systems permit less than they announce.
         Err(error) => {
-            tracing::debug!(%error, "the limit of open files stays as it is");
+            tracing::debug!(%error, "the limit of open files could not be raised");
             limit.current
         }
     }

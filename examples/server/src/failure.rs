@@ -1,4 +1,4 @@
-//! Why a command failed: one sentence for standard error.
+//! The failures of commands, as one sentence for standard error.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use evidence_core::transfer::{AttachmentCounts, Summary};
 use evidence_core::{Error, Wording};
 
-/// A command's failure. Its `Display` is what the user reads.
+/// The failure of a command. `Display` is the text for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the database URL must begin with sqlite:// or postgres://")]
@@ -31,23 +31,23 @@ pub(crate) enum Failure {
     NothingToCopy,
     #[error("the copy failed: {0}")]
     Copy(#[from] evidence_core::transfer::CopyError),
-    #[error("not all is copied: {}", not_copied(.0))]
+    #[error("the copy is incomplete: {}", not_copied(.0))]
     NotAll(Summary),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
     #[error("{0}")]
-    Limits(#[from] evidence_core::limits::BadLimit),
+    Limits(#[from] evidence_core::limits::InvalidLimit),
     #[error("the log filter is not understood: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("{}", with_fields(.0))]
     Refused(#[from] Error),
     #[error("the store is damaged: {0} problems")]
     Damaged(usize),
-    #[error("nothing was made again, for the ledgers are damaged: {0} problems; restore them from a backup")]
+    #[error("nothing was rebuilt, because the ledgers are damaged: {0} problems; restore them from a backup")]
     NotRebuilt(usize),
-    #[error("the demo database cannot be made: {0}")]
+    #[error("the demo database cannot be created: {0}")]
     DemoFile(std::io::Error),
     #[error("this program's file cannot be read: {0}")]
     OwnBinary(std::io::Error),
@@ -55,7 +55,7 @@ pub(crate) enum Failure {
     Demo(#[from] crate::demo::DemoError),
 }
 
-/// What a copy left behind, each with what to do.
+/// Lists what was not copied, with a remedy for each.
 fn not_copied(summary: &Summary) -> String {
     let AttachmentCounts { missing, altered, unreadable, .. } = summary.attachments;
     let sentences = [
@@ -63,10 +63,13 @@ fn not_copied(summary: &Summary) -> String {
             summary.damaged_organizations,
             "organizations are damaged in the source, or their attachments cannot be read (fsck of the source says more)",
         ),
-        (summary.late_entries, "entries came in at the source meanwhile (stop its servers and copy again)"),
+        (
+            summary.late_entries,
+            "entries were recorded in the source meanwhile (stop its servers and copy again)",
+        ),
         (
             missing,
-            "attachments of the source have no content there (if it is elsewhere, say where with --from-attachments)",
+            "attachments of the source have no content there (if it is elsewhere, set --from-attachments)",
         ),
         (
             altered,
@@ -78,7 +81,7 @@ fn not_copied(summary: &Summary) -> String {
     apply.map(|(count, sentence)| format!("{count} {sentence}")).collect::<Vec<_>>().join("; ")
 }
 
-/// An error with the fields that it is about.
+/// Returns an error with its fields.
 fn with_fields(error: &Error) -> String {
     let (message, fields) = match error {
         Error::Invalid { message, fields } => (message.clone(), fields.clone()),
@@ -89,8 +92,8 @@ fn with_fields(error: &Error) -> String {
     format!("{message}: {}", fields.join("; "))
 }
 
-/// Removes whatever may hold a password in the arguments and settings of this process from a text for standard error, which
-/// often ends in a log. A mistyped URL may be quoted in any message.
+/// Removes everything that may be a password in the arguments and settings of this process from a text for
+/// standard error, which often ends in a log. Any message may quote a mistyped URL.
 pub(crate) fn without_credentials(text: &str) -> String {
     let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EVIDENCE_"));
     let values = std::env::args_os().skip(1).chain(settings.map(|(_, value)| value));
@@ -101,10 +104,13 @@ pub(crate) fn without_credentials(text: &str) -> String {
     })
 }
 
-/// Returns the part of a value that may hold a password: a password may have any character.
+/// Returns the part of a value that may contain a password. A password may have any character.
 ///
-/// That is all from the `=` of a parameter whose name begins like "password"; the query of a URL, also before a later `@`; and
-/// all of a URL between its scheme, if it has one, and its last `@`.
+/// The part is one of these:
+///
+/// - everything after the `=` of a parameter whose name begins like "password"
+/// - the query of a URL, even before a later `@`
+/// - everything in a URL between its scheme, if any, and its last `@`
 fn secret(value: &str) -> Option<&str> {
     let after_scheme = value.find("://").map(|at| at + 3);
     let begin = after_scheme.or_else(|| value.find('=').map(|at| at + 1)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `fsck`: checks the store against its ledgers, and rebuilds its tables from them.
+//! `fsck`: verifies the store against its ledgers, and rebuilds its tables from them.
 
 use evidence_core::transfer::check_attachments;
 use evidence_object_store::ObjectBlobs;
@@ -8,7 +8,7 @@ use crate::cli::FsckOptions;
 use crate::failure::Failure;
 use crate::store::{self, AnyStore};
 
-/// Runs the command: every problem and every ledger on a line of standard output, then a summary.
+/// Runs the command. Prints each problem and each ledger as a line on standard output, then a summary.
 pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
     let attachments = options.attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open_existing(&options.store).await?;
@@ -24,7 +24,7 @@ async fn checked(store: &AnyStore, rebuild: bool, attachments: Option<&ObjectBlo
         if !problems.is_empty() {
             return Err(Failure::NotRebuilt(problems.len()));
         }
-        println!("{rows} rows were not what the ledgers say and were made again");
+        println!("{rows} rows differed from the ledgers and were rebuilt");
     }
     let FsckReport { organizations, entries, missing_attachments, first_missing, ledgers, problems, .. } =
         store.fsck().await?;
@@ -40,7 +40,7 @@ async fn checked(store: &AnyStore, rebuild: bool, attachments: Option<&ObjectBlo
         None => {
             first_missing.iter().for_each(|attachment| println!("an attachment is missing: {attachment}"));
             report(format!(
-                "{missing_attachments} attachments are not in the database: if they are elsewhere, say where with --attachments"
+                "{missing_attachments} attachments are not in the database: if they are elsewhere, set --attachments"
             ));
         }
     }

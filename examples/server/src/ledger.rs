@@ -1,4 +1,4 @@
-//! `ledger`: an organization's ledger, for the operator.
+//! `ledger`: commands about an organization's ledger.
 
 use evidence_core::administration::EndedFuture;
 use evidence_core::name::OrgName;
@@ -32,7 +32,7 @@ pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
     }
 }
 
-/// Prints the size and the root of a ledger, with a space between.
+/// Prints the size and the root of a ledger, separated by a space.
 async fn print_root(store: &AnyStore, operator: &OrgName, org: &OrgName) -> Result<(), Failure> {
     let service = Evidence::new(store.store(), Settings::default());
     let organization = service.administration(operator).organization(org).await?;
@@ -42,11 +42,11 @@ async fn print_root(store: &AnyStore, operator: &OrgName, org: &OrgName) -> Resu
     Ok(())
 }
 
-/// Ends the future of a ledger, unless this machine's clock is behind the database's: entries of today would seem to lie in
-/// the future, and would be dated back.
+/// Corrects a ledger with entries in the future. Fails if this machine's clock is behind the database's
+/// clock: entries of today would seem to be in the future, and would get an earlier time.
 async fn end_future(store: &AnyStore, operator: &OrgName, org: &OrgName) -> Result<EndedFuture, Failure> {
-    // The database accepts a time that is ahead by what is tolerated, and so one that is twice that ahead of this machine's
-    // where this machine is behind.
+    // The database accepts a time that is ahead by the tolerance. If this machine's clock is behind, an entry
+    // may be ahead of it by twice as much.
     let later = SystemClock.now().plus(2 * MAX_CLOCK_LEAD);
     if matches!(store, AnyStore::Postgres(_)) && store.store().check_clock(later).await.is_ok() {
         return Err(Failure::ClockBehind);

@@ -1,6 +1,6 @@
-//! Closing a connection without taking its last answer away: a system that closes a socket on which something unread has
-//! come resets the connection, and the peer, which is still sending, may lose the answer with it. So a connection first
-//! ends in one direction, and what comes from the other is thrown away until the peer is done, within bounds.
+//! Closes a connection without losing its last response. A system that closes a socket with unread data
+//! resets the connection, and a peer that is still sending may lose the response. The connection is therefore
+//! first closed in one direction. Data from the peer is discarded until it is done, within bounds.
 
 use std::io;
 use std::pin::Pin;
@@ -10,27 +10,27 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 16 << 10;
 
-/// How long, and for how much, a connection that is to be closed waits for its peer.
+/// The bounds for the time and the bytes for which a closing connection waits for its peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LingerBounds {
     pub(crate) time: Duration,
     pub(crate) bytes: usize,
 }
 
-/// A stream whose shutdown is complete when the peer has ended it, too, or has exceeded the bounds.
+/// A stream whose shutdown is complete when the peer has closed its side too, or has exceeded the bounds.
 #[derive(Debug)]
 pub(crate) struct Lingering<S> {
     stream: S,
     bounds: LingerBounds,
-    /// Runs once this side is shut down.
+    /// Active once this side is shut down.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Lingering<S> {
-    /// These bounds on the shutdown of `stream`.
+    /// Applies these bounds to the shutdown of `stream`.
     pub(crate) const fn new(stream: S, bounds: LingerBounds) -> Self {
         Self { stream, bounds, timer: None }
     }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(begun.elapsed(), BOUNDS.time);
         drop(far);
 
-        // By a byte a second, and without end.
+        // A byte per second, and an endless stream.
         for (pause, time) in [(1, 2), (0, 0)] {
             let ((near, mut far), begun) = (duplex(16), Instant::now());
             let sender = tokio::spawn(async move {

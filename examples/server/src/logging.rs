@@ -1,5 +1,5 @@
-//! The log: to standard error, so that standard output holds nothing but a command's answer. A thread of its own writes it.
-//! Where nobody reads, lines are dropped and counted, and no request waits.
+//! The log on standard error; standard output has only the result of a command. A separate thread writes the
+//! log. If nobody reads it, lines are dropped and counted, and no request waits.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use tracing_subscriber::EnvFilter;
 use crate::cli::{LogFormat, LogOptions};
 use crate::failure::Failure;
 
-/// How many lines wait to be written before further ones are dropped.
+/// The maximum number of lines that wait to be written. Further ones are dropped.
 const WAITING_LINES: usize = 8192;
 
-/// How often dropped lines are reported.
+/// The interval between reports of dropped lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A log that was started. Dropped, it writes the lines that wait, for a second at most.
+/// A running log. Dropping it writes the waiting lines, for at most a second.
 #[derive(Debug)]
 pub(crate) struct Log {
     _worker: WorkerGuard,
 }
 
-/// Starts logging for the rest of the process, panics too. Needs a Tokio runtime.
+/// Starts logging for the rest of the process, including panics. Requires a Tokio runtime.
 pub(crate) fn start(options: &LogOptions) -> Result<Log, Failure> {
     let filter = EnvFilter::builder().parse(&options.log_filter)?;
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES);
@@ -36,14 +36,14 @@ pub(crate) fn start(options: &LogOptions) -> Result<Log, Failure> {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),
     }
-    // The usual hook writes to standard error itself, and waits for whoever reads that.
+    // The default hook writes to standard error itself, and waits for its reader.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     tokio::spawn(report_dropped(dropped));
     Ok(Log { _worker: worker })
 }
 
-/// Logs how many lines were dropped since the start, whenever there are more. Such a line may be dropped itself, and then it
-/// counts.
+/// Logs the number of lines dropped since the start whenever it grows. Such a line may be dropped as well,
+/// and is counted then.
 async fn report_dropped(dropped: ErrorCounter) {
     let mut reported = 0;
     loop {

@@ -1,9 +1,9 @@
-//! The standalone evidence server: the evidence API over HTTP/1 and HTTP/2, on one database file, or beside others on
-//! one PostgreSQL database.
+//! The standalone evidence server: the evidence API over HTTP/1 and HTTP/2. It uses a database file, or
+//! shares a PostgreSQL database with other servers.
 //!
-//! This binary only connects things: [`cli`] says what can be asked, [`store`] opens the database, [`serve`] puts the
-//! API on a socket, and the other modules are one command each. Everything that is evidence lives in the library
-//! crates, so that a host can leave this one out.
+//! This binary only connects the parts. [`cli`] has the options, [`store`] opens the database, and [`serve`]
+//! serves the API on a socket. Each other module is one command. The library crates contain everything else,
+//! so a host can omit this binary.
 
 mod administer;
 mod cli;
@@ -26,8 +26,8 @@ use std::process::ExitCode;
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, without_credentials};
 
-/// A request is many short-lived strings, freed on other threads too: with glibc's allocator recording costs a quarter
-/// more.
+/// A request allocates many short-lived strings, which other threads free as well. With glibc's allocator,
+/// recording takes a quarter more time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

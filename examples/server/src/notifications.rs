@@ -1,7 +1,7 @@
-//! Notifications: who sends them while the server runs, and what the operator does about them.
+//! Notifications: the sender of a server, and the commands of the operator.
 
+use evidence_core::actions::egress::Egress;
 use evidence_core::notifications::replay;
-use evidence_core::rules::egress::Egress;
 use evidence_core::time::Timestamp;
 use evidence_core::{Evidence, Settings};
 use evidence_notify::{NoNotifier, Notifier, Options};
@@ -10,15 +10,15 @@ use crate::cli::{NotificationsCommand, NotifyOptions};
 use crate::failure::Failure;
 use crate::store;
 
-/// Where notifications may go besides the internet.
+/// Returns the permitted targets in addition to the internet.
 pub(crate) fn egress(options: &NotifyOptions) -> Egress {
     Egress { allowed: options.allowed.clone() }
 }
 
-/// Who sends.
+/// Creates the sender.
 pub(crate) fn notifier(options: &NotifyOptions) -> Result<Notifier, NoNotifier> {
     if options.webhook_secret.is_none() {
-        tracing::info!("webhooks are not signed: there is no EVIDENCE_WEBHOOK_SECRET");
+        tracing::info!("webhooks are not signed. Set EVIDENCE_WEBHOOK_SECRET to sign them");
     }
     Notifier::new(Options {
         egress: egress(options),
@@ -47,7 +47,7 @@ pub(crate) async fn run(command: NotificationsCommand) -> Result<(), Failure> {
             };
             let told = told.await;
             store.close().await;
-            println!("{} targets are told again", told?);
+            println!("{} targets receive the events again", told?);
         }
     }
     Ok(())

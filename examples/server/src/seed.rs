@@ -1,4 +1,4 @@
-//! `seed`: the first user, organizations and key of a store, with nothing but the key on standard output.
+//! `seed`: creates the first user, organizations and key of a store. Standard output has only the key.
 
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;

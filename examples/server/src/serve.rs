@@ -1,5 +1,5 @@
-//! `serve`: the API on a socket, HTTP/1 and HTTP/2 on the same port, until a signal asks to stop; then every request
-//! that was begun is answered before the process ends.
+//! `serve`: the API on a socket, HTTP/1 and HTTP/2 on the same port, until a signal. The process then
+//! completes running requests before it ends.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -35,28 +35,28 @@ use crate::notifications;
 use crate::store::{self, AnyStore};
 use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout, TrackedBody};
 
-/// How long a peer may take for its first byte and for a request's head, and how long it may be silent between requests.
+/// The timeout for the first byte and the head of a request, and for silence between requests.
 const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much is buffered of an answer before another piece of it is taken, and, on HTTP/1, of a request: a longer head is refused.
+/// The size of the buffer for a response and, with HTTP/1, for a request. A longer head is rejected.
 const MAX_BUFFER: usize = 64 << 10;
-/// How many requests of an HTTP/2 connection are answered at a time: the fewest that RFC 9113 recommends. Each may hold a
-/// piece of its body and of its answer in memory, beside what is reserved for it.
+/// The maximum number of concurrent requests of an HTTP/2 connection: the minimum that RFC 9113 recommends.
+/// Each may have a piece of its body and of its response in memory, in addition to its reserved memory.
 const MAX_STREAMS: u32 = 100;
-/// How long a peer may make no progress in the middle of a request or an answer.
+/// The timeout without progress during a request or a response.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection may be open without a request, whatever its peer sends meanwhile.
+/// The timeout without a request, even if the peer sends something else.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the body of a request may take to come.
+/// The timeouts of a request body.
 const BODY_TIMEOUTS: BodyTimeouts = BodyTimeouts { piece: STALL_TIMEOUT, whole: Duration::from_secs(600) };
-/// How long, and for how much, a connection is read on that ends with its last answer.
+/// The bounds for reading from a connection after its last response.
 const LINGER_BOUNDS: LingerBounds = LingerBounds { time: Duration::from_secs(2), bytes: 16 << 20 };
-/// How long running requests may take once a signal asked to stop.
+/// The timeout for running requests after a signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long writes may take whose clients hung up, once requests are answered.
+/// The timeout for writes whose clients have disconnected, after all requests ended.
 const ORPHANED_WRITES_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long background work may take to stop, once requests are answered.
+/// The timeout for background work to stop, after all requests ended.
 const BACKGROUND_STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait when no connection can be accepted, such as for want of file descriptors.
+/// The pause after a connection could not be accepted, for example because file descriptors are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the command.
@@ -67,9 +67,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open(&store_options).await?;
     if store.is_empty().await? {
-        // The URL is not repeated here: it may hold a password.
+        // The message omits the URL, because it may contain a password.
         eprintln!(
-            "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
+            "The store is empty. To create a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
     warn_of_clock(&store).await;
@@ -84,10 +84,10 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     listener.serve(service, work, &store).await
 }
 
-/// A clock that is so much later than the last entry is unusual for a store that no database server has a clock for.
+/// A clock this far after the last entry is unusual. It matters for stores without a database server's clock.
 const UNUSUAL_SILENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Logs where the clock may be wrong, or was.
+/// Logs if the clock may be wrong, or was.
 async fn warn_of_clock(store: &AnyStore) {
     let newest = match store.store().newest_entry().await {
         Ok(Some(newest)) => newest,
@@ -108,7 +108,7 @@ async fn warn_of_clock(store: &AnyStore) {
     }
 }
 
-/// What is done beside answering.
+/// The work besides requests.
 pub(crate) struct Work {
     jobs: Vec<Arc<dyn Job>>,
     lease: Duration,
@@ -123,19 +123,19 @@ impl Work {
     }
 }
 
-/// A bound socket and the signals that close it.
+/// A bound socket, and the signals that close it.
 #[derive(Debug)]
 pub(crate) struct Listener {
     listener: TcpListener,
-    /// The address it listens on.
+    /// The address of the socket.
     pub(crate) address: SocketAddr,
-    /// A permit for each connection that may be open.
+    /// A permit for each open connection.
     connection_permits: Arc<Semaphore>,
     stop: Stop,
 }
 
 impl Listener {
-    /// Binds the socket. From here on a signal means draining.
+    /// Binds the socket. From now on, a signal starts draining.
     pub(crate) async fn open(options: &ApiOptions) -> Result<Self, Failure> {
         let failed = |source| Failure::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
@@ -145,7 +145,7 @@ impl Listener {
         Ok(Self { listener, address, connection_permits, stop: Stop::listen().map_err(Failure::Signals)? })
     }
 
-    /// The settings of a service that is reached at this address.
+    /// Returns the settings of a service at this address.
     pub(crate) fn settings(&self, options: &ApiOptions, limits: Limits) -> Settings {
         let local = || format!("http://localhost:{}", self.address.port());
         Settings {
@@ -159,7 +159,8 @@ impl Listener {
         }
     }
 
-    /// Serves, and does the background work, until a signal; then drains, stops that work, and closes the store.
+    /// Serves requests and does the background work until a signal. Then drains requests, stops the work and
+    /// closes the store.
     pub(crate) async fn serve(self, service: Evidence, work: Work, store: &AnyStore) -> Result<(), Failure> {
         let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
@@ -192,14 +193,14 @@ impl Listener {
         drop(listener);
         tracing::info!("draining");
         if tokio::time::timeout(DRAIN_TIMEOUT, connections.drain()).await.is_err() {
-            tracing::warn!("some requests were still running and were cut off");
+            tracing::warn!("some requests were still running and were aborted");
         }
         if tokio::time::timeout(ORPHANED_WRITES_TIMEOUT, api.finish_writes()).await.is_err() {
-            tracing::warn!("some writes whose clients hung up were still running and were cut off");
+            tracing::warn!("some writes of disconnected clients were still running and were aborted");
         }
         if tokio::time::timeout(BACKGROUND_STOP_TIMEOUT, background.stop()).await.is_err() {
             tracing::warn!(
-                "background work did not end and was cut off: other servers take over when its lease expires"
+                "background work did not stop and was aborted: other servers take over when its lease expires"
             );
         }
         store.close().await;
@@ -208,7 +209,7 @@ impl Listener {
     }
 }
 
-/// Without it, an answer in two writes can wait for the peer's delayed acknowledgement.
+/// Without this option, a response in two writes can wait for the peer's delayed acknowledgement.
 fn set_nodelay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -219,7 +220,7 @@ fn set_nodelay(stream: &TcpStream) {
 struct Connections<A> {
     api: A,
     http: auto::Builder<TokioExecutor>,
-    /// Asks connections to end. Each of them has a receiver.
+    /// Signals connections to end. Each has a receiver.
     stop: watch::Sender<()>,
 }
 
@@ -264,7 +265,7 @@ where
             }
         });
         let connection = self.http.serve_connection(stream, service).into_owned();
-        // Until the connection ends, for `drain` waits until no receiver is left.
+        // Kept until the connection ends, because `drain` waits until no receiver is left.
         let mut stop = self.stop.subscribe();
         async move {
             let mut connection = pin!(connection);
@@ -284,7 +285,7 @@ where
                     };
                     tokio::select! {
                         ended = connection => ended,
-                        // The peer does not end its side.
+                        // The peer does not close its side.
                         () = cut => Ok(()),
                     }
                 }
@@ -295,14 +296,14 @@ where
         }
     }
 
-    /// Waits until every connection has answered what it was asked, and has ended.
+    /// Waits until every connection has completed its requests and ended.
     async fn drain(self) {
         self.stop.send_replace(());
         self.stop.closed().await;
     }
 }
 
-/// The signals that ask the server to stop.
+/// The signals that stop the server.
 #[derive(Debug)]
 struct Stop {
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Opening the store that a database URL names, and what the commands need of a store beyond the library's traits.
+//! Opens the store of a database URL, and does what commands need beyond the library's traits.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ pub(crate) enum AnyStore {
     Postgres(Arc<PostgresStore>),
 }
 
-/// Opens the store, which is created and migrated if need be.
+/// Opens the store. Creates or migrates it if necessary.
 pub(crate) async fn open(options: &StoreOptions) -> Result<AnyStore, Failure> {
     connect(options, true).await
 }
 
-/// Opens a store that must be there already, in the version of this program.
+/// Opens an existing store in the version of this program.
 pub(crate) async fn open_existing(options: &StoreOptions) -> Result<AnyStore, Failure> {
     let url = options.database_url.as_str();
     let file = if is_sqlite(url) { Some(Sqlite::file_at(url)?) } else { None };
@@ -47,7 +47,7 @@ async fn connect(options: &StoreOptions, migrate: bool) -> Result<AnyStore, Fail
 }
 
 impl AnyStore {
-    /// The store as the library knows it.
+    /// Returns the store as the library's trait.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Sqlite(store) => Arc::clone(store) as _,
@@ -55,7 +55,7 @@ impl AnyStore {
         }
     }
 
-    /// The store as something to copy from or to.
+    /// Returns the store as the source or target of a copy.
     pub(crate) fn transfer(&self) -> &dyn Transfer {
         match self {
             Self::Sqlite(store) => &**store,
@@ -63,7 +63,7 @@ impl AnyStore {
         }
     }
 
-    /// Whether nobody has seeded it yet.
+    /// Returns whether the store has no records yet.
     pub(crate) async fn is_empty(&self) -> Result<bool, StoreError> {
         match self {
             Self::Sqlite(store) => store.is_empty().await,
@@ -71,7 +71,7 @@ impl AnyStore {
         }
     }
 
-    /// Checks everything that it holds.
+    /// Verifies all content.
     pub(crate) async fn fsck(&self) -> Result<FsckReport, StoreError> {
         match self {
             Self::Sqlite(store) => store.fsck().await,
@@ -87,7 +87,7 @@ impl AnyStore {
         }
     }
 
-    /// Finishes what was begun and closes the database.
+    /// Completes pending work and closes the database.
     pub(crate) async fn close(&self) {
         match self {
             Self::Sqlite(store) => store.close().await,

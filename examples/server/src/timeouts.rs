@@ -1,6 +1,6 @@
-//! Timeouts of connections and request bodies. A connection whose peer neither sends nor reads for a while is closed, so that
-//! it cannot hold sockets and buffers for ever; a body that keeps coming, byte by byte, has a deadline of its own. While a
-//! request is being answered, the peer may be silent.
+//! Timeouts of connections and request bodies. A connection is closed if its peer neither sends nor reads for
+//! a while, so that it cannot occupy sockets and buffers for ever. A body that arrives byte by byte has a
+//! separate deadline. While a request is processed, the peer may be silent.
 
 use std::io;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// Any error, as bodies have them.
+/// Any error, as in bodies.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The requests of a connection. One is *open* from its head to the end of its response, and *active* meanwhile whenever the
-/// service works on it.
+/// The requests of a connection. A request is *open* from its head to the end of its response. It is *active*
+/// while the service works on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ActiveRequests(Arc<Requests>);
 
@@ -30,7 +30,7 @@ struct Requests {
 #[derive(Debug)]
 struct OpenRequests {
     count: usize,
-    /// When the last one ended; at first when the connection was opened.
+    /// When the last one ended, initially when the connection was opened.
     last_ended: Instant,
 }
 
@@ -42,7 +42,7 @@ impl Default for Requests {
 }
 
 impl ActiveRequests {
-    /// Counts one more until the returned guard is dropped.
+    /// Counts an active request until the returned guard is dropped.
     pub(crate) fn begin(&self) -> ActiveRequest {
         self.0.active.fetch_add(1, Ordering::Relaxed);
         ActiveRequest(self.clone())
@@ -62,7 +62,8 @@ impl ActiveRequests {
         change(&mut self.0.open.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Completes once no request was open for `timeout`, whatever else the peer sends, such as pings.
+    /// Completes when no request was open for `timeout`, even if the peer sends something else, such as
+    /// pings.
     pub(crate) async fn idle(&self, timeout: Duration) {
         loop {
             let now = Instant::now();
@@ -89,7 +90,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// A request that is being answered.
+/// A request that is being processed.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest(ActiveRequests);
 
@@ -99,27 +100,27 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] once the peer has sent nothing, or read nothing of what is written,
-/// for `timeout`. While a request is being answered the read timeout is suspended.
+/// A stream that fails with [`io::ErrorKind::TimedOut`] when the peer has sent nothing for `timeout`, or has
+/// not read written data for as long. While a request is processed, the read timeout is suspended.
 #[derive(Debug)]
 pub(crate) struct IdleTimeout<S> {
     stream: S,
     timeout: Duration,
     requests: ActiveRequests,
     read_timer: Pin<Box<Sleep>>,
-    /// Runs while a write is pending.
+    /// Active while a write is pending.
     write_timer: Option<Pin<Box<Sleep>>>,
     has_received: bool,
 }
 
 impl<S> IdleTimeout<S> {
-    /// A timeout on `stream`, whose requests these are.
+    /// Adds a timeout to `stream`, which has these requests.
     pub(crate) fn new(stream: S, timeout: Duration, requests: ActiveRequests) -> Self {
         let read_timer = Box::pin(sleep(timeout));
         Self { stream, timeout, requests, read_timer, write_timer: None, has_received: false }
     }
 
-    /// The same, with another timeout for the first byte.
+    /// Sets another timeout for the first byte.
     pub(crate) fn with_first_byte_timeout(mut self, first: Duration) -> Self {
         self.read_timer.as_mut().reset(Instant::now() + first);
         self
@@ -129,7 +130,7 @@ impl<S> IdleTimeout<S> {
         self.read_timer.as_mut().reset(Instant::now() + self.timeout);
     }
 
-    /// Passes on a write's progress; turns one that is pending for too long into an error.
+    /// Returns the progress of a write. A write that is pending for too long becomes an error.
     fn written<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.write_timer = None;
@@ -138,7 +139,7 @@ impl<S> IdleTimeout<S> {
         }
         let timeout = self.timeout;
         ready!(self.write_timer.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(cx));
-        tracing::warn!(?timeout, "a connection was cut: the peer took nothing of what was written");
+        tracing::warn!(?timeout, "a connection was closed, because the peer did not read the response");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -156,14 +157,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for IdleTimeout<S> {
             return outcome;
         }
         if self.requests.is_any() {
-            // The answer wakes the connection, and so brings it back here.
+            // The response wakes the connection, which then returns here.
             self.reset_read_timer();
             return Poll::Pending;
         }
         ready!(self.read_timer.as_mut().poll(cx));
-        // Connections that are opened in advance, or by a port scan, are not worth a warning.
+        // Connections opened in advance or by a port scan are not worth a warning.
         if self.has_received {
-            tracing::warn!(timeout = ?self.timeout, "a connection was cut: the peer was silent");
+            tracing::warn!(timeout = ?self.timeout, "a connection was closed, because the peer was silent");
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -188,7 +189,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleTimeout<S> {
         self.stream.is_write_vectored()
     }
 
-    // A flush is no progress: hyper asks for one at each turn, and on a socket it succeeds at once.
+    // A flush is not progress: hyper calls it at each turn, and on a socket it succeeds at once.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
@@ -198,16 +199,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleTimeout<S> {
     }
 }
 
-/// How long a body may take to come.
+/// The timeouts of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyTimeouts {
-    /// The next piece of it.
+    /// The timeout of the next piece.
     pub(crate) piece: Duration,
-    /// The whole, counted from when it was first waited for.
+    /// The timeout of the whole body, from the first read.
     pub(crate) whole: Duration,
 }
 
-/// A request's body that fails with [`io::ErrorKind::TimedOut`] unless it comes in time.
+/// A request body that fails with [`io::ErrorKind::TimedOut`] if it does not arrive in time.
 #[derive(Debug)]
 pub(crate) struct BodyDeadline<B> {
     body: B,
@@ -217,7 +218,7 @@ pub(crate) struct BodyDeadline<B> {
 }
 
 impl<B> BodyDeadline<B> {
-    /// These timeouts on `body`.
+    /// Adds these timeouts to `body`.
     pub(crate) const fn new(body: B, timeouts: BodyTimeouts) -> Self {
         Self { body, timeouts, piece: None, whole: None }
     }
@@ -245,7 +246,7 @@ where
         if next.is_pending() && end.is_pending() {
             return Poll::Pending;
         }
-        tracing::warn!(?piece, ?whole, "a request was given up: its body did not come in time");
+        tracing::warn!(?piece, ?whole, "a request was aborted, because its body did not arrive in time");
         Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
     }
 
@@ -258,7 +259,8 @@ where
     }
 }
 
-/// The body of an answer. Its request is open until the body is dropped, and active while the service makes the next piece.
+/// The body of a response. Its request is open until the body is dropped, and active while the service
+/// generates the next piece.
 #[derive(Debug)]
 pub(crate) struct TrackedBody<B> {
     body: B,
@@ -268,7 +270,7 @@ pub(crate) struct TrackedBody<B> {
 }
 
 impl<B> TrackedBody<B> {
-    /// The body of an answer to `open` on the connection of these requests.
+    /// Creates the body of the response to `open` on the connection with these requests.
     pub(crate) const fn new(body: B, requests: ActiveRequests, open: OpenRequest) -> Self {
         Self { body, requests, active: None, _open: open }
     }
@@ -361,7 +363,7 @@ mod tests {
         sender.await.unwrap();
     }
 
-    /// A body of one byte every `pause`.
+    /// Returns a body of one byte every `pause`.
     fn dripping(bytes: u32, pause: Duration) -> impl Body<Data = Bytes, Error = io::Error> + Unpin {
         let drops = futures_util::stream::iter(0..bytes).then(move |_| async move {
             sleep(pause).await;

@@ -1,4 +1,4 @@
-//! `copy`: a store in another place is the same store, however often it took to get there.
+//! `copy`: the copy of a store is equivalent to it, regardless of the number of attempts.
 #![cfg(unix)]
 
 #[path = "support/copying.rs"]
@@ -45,7 +45,7 @@ fn a_copy_that_was_killed_goes_on() {
     assert_eq!(sound(&to), sound(&from));
 }
 
-/// Checks a store whose attachments are in a directory: whether it is sound, and the program's standard output.
+/// Verifies a store whose attachments are in a directory. Returns whether it is sound, and the output.
 fn checked(database: &Database, attachments: Option<&Path>) -> (bool, String) {
     let mut fsck = program(&["fsck", "--database-url", &database.url]);
     if let Some(directory) = attachments {
@@ -53,7 +53,7 @@ fn checked(database: &Database, attachments: Option<&Path>) -> (bool, String) {
     }
     let checked = fsck.output().unwrap();
     let text = String::from_utf8(checked.stdout).unwrap();
-    // Ids, and so roots, are others in each run.
+    // Ids, and therefore roots, differ between runs.
     let lines = text.lines().filter(|line| !line.starts_with("ledger of "));
     (checked.status.success(), lines.map(|line| format!("{line}\n")).collect())
 }
@@ -74,15 +74,14 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
     let sound = "2 organizations, 9 entries, 0 problems\n";
     assert_eq!(checked(&from, Some(ours)), (true, sound.to_owned()));
     let (is_sound, stdout) = checked(&from, None);
-    let elsewhere =
-        "1 attachments are not in the database: if they are elsewhere, say where with --attachments\n";
+    let elsewhere = "1 attachments are not in the database: if they are elsewhere, set --attachments\n";
     let named = "an attachment is missing: organization acme: ";
     assert!(!is_sound && stdout.starts_with(named) && stdout.contains(elsewhere), "{stdout}");
     assert!(stdout.ends_with("1 problems\n"), "{stdout}");
 
     let refused = command(&from, &to).output().unwrap();
     let stderr = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && stderr.contains("say where with --from-attachments"), "{stderr}");
+    assert!(!refused.status.success() && stderr.contains("set --from-attachments"), "{stderr}");
     let both = ["--from-attachments", &url(ours), "--to-attachments", &url(theirs)];
     for copied in [1, 0] {
         let copy = command(&from, &to).args(both).output().unwrap();
@@ -93,7 +92,7 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
         );
     }
     assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
-    // Into the database, of a store that has all entries already.
+    // Into the database of a store that already has all entries.
     let copy = command(&from, &to).args(["--from-attachments", &url(ours)]).output().unwrap();
     assert!(copy.status.success());
     assert_eq!(checked(&to, None), (true, sound.to_owned()));
@@ -110,7 +109,7 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
         (Some("itself"), "cannot be read: "),
     ] {
         match damage {
-            // No user may read what leads to itself.
+            // No user can read a file that links to itself.
             Some("itself") => std::os::unix::fs::symlink(&file, &file).unwrap(),
             Some(content) => std::fs::write(&file, content).unwrap(),
             None => std::fs::remove_file(&file).unwrap(),
@@ -121,11 +120,14 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
         let stderr = String::from_utf8(copy.stderr).unwrap();
         let digest = file.file_name().unwrap().to_str().unwrap();
         assert!(stderr.contains(&format!("organization acme: the attachment {digest} {found}")), "{stderr}");
-        assert!(!copy.status.success() && stderr.contains("not all is copied: 1 attachments"), "{stderr}");
+        assert!(
+            !copy.status.success() && stderr.contains("the copy is incomplete: 1 attachments"),
+            "{stderr}"
+        );
         let (_, stdout) = checked(&third, None);
         assert!(!stdout.contains("does not match"), "{stdout}");
     }
-    // A copy brings what its target has lost.
+    // A copy restores attachments that its target has lost.
     std::fs::remove_file(&file).unwrap();
     let copy = command(&from, &to).args(both).output().unwrap();
     let stdout = String::from_utf8(copy.stdout).unwrap();
@@ -133,7 +135,7 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
     assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
 }
 
-/// A copy writes the marker of its target, so that no server takes the mount point of a volume for it.
+/// A copy writes the marker of its target, so that no server mistakes the mount point of a volume for it.
 #[test]
 fn a_server_on_a_copy_takes_no_directory_but_the_one_that_was_filled() {
     let (from, to) = (Database::default(), Database::default());
@@ -168,7 +170,7 @@ fn a_copy_that_the_target_refuses_leaves_no_marker() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// The file of a database.
+/// Returns the file of a database.
 fn file(database: &Database) -> &Path {
     Path::new(database.url.strip_prefix("sqlite://").expect("a file"))
 }
@@ -178,7 +180,7 @@ fn what_cannot_be_copied_is_reported_in_a_sentence() {
     let [filled, other, empty, missing] = std::array::from_fn(|_| Database::default());
     fill(&filled);
     fill(&other);
-    // The start of a server makes it.
+    // The start of a server creates the file.
     drop(Server::serve(&empty, ""));
     let nowhere = Database::from("oracle://host/db".to_owned());
     for (from, to, sentence) in [

@@ -1,5 +1,5 @@
-//! A server that is killed while many clients write, or that cannot write any more: whatever it had acknowledged is
-//! there when it is started again.
+//! A server is killed while many clients write, or cannot write any more. After a restart, everything that it
+//! acknowledged exists.
 #![cfg(unix)]
 
 mod support;
@@ -14,10 +14,11 @@ use std::time::Duration;
 use support::{Database, ORG, Server, program};
 use writing::{Record, WRITERS, WriteOutcome, missing};
 
-/// After how many acknowledged writes the server is killed, round after round.
+/// The numbers of acknowledged writes after which the server is killed, by round.
 const WRITES_BEFORE_KILL: [usize; 5] = [1, 100, 40, 250, 150];
 
-/// Writes from many threads until so many writes are acknowledged and the server is killed; what was acknowledged.
+/// Writes from many threads until this many writes are acknowledged and the server is killed. Returns the
+/// acknowledged records.
 fn write_until_killed(server: &mut Server, round: usize, writes: usize) -> Vec<Record> {
     let acknowledged = Mutex::new(Vec::new());
     let Server { child, address, key, .. } = server;
@@ -55,7 +56,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     assert!(missing.is_empty(), "of {}: {missing:?}", acknowledged.len());
 }
 
-/// The program, whose files may not grow beyond so many blocks of half a kilobyte or one: what a full disk is to it.
+/// Returns the program with a limit for the size of its files, in blocks of half a kilobyte or one: the
+/// equivalent of a full disk.
 fn cramped(blocks: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
@@ -63,7 +65,7 @@ fn cramped(blocks: &str) -> Command {
     command
 }
 
-/// Puts an environment that takes some room, and answers the status and the whole answer.
+/// Puts a large environment. Returns the status and the whole response.
 fn put_large(server: &Server, number: usize) -> (u16, String) {
     put(server, &format!("env-{number}"), &"x".repeat(60_000))
 }

@@ -1,4 +1,4 @@
-//! Commands that are about what a store holds neither make nor change one where there is none that they know.
+//! Commands that need an existing store neither create nor change one if there is no suitable store.
 #![cfg(unix)]
 
 #[expect(dead_code, reason = "no server runs here")]
@@ -13,7 +13,8 @@ fn file(database: &Database) -> &Path {
     Path::new(database.url.strip_prefix("sqlite://").expect("a file"))
 }
 
-/// Expects each of these commands to refuse a store with a sentence that has this in it, and to leave its file as it is.
+/// Expects each of these commands to reject a store with a sentence that contains this text, without changing
+/// its file.
 fn expect_refused(database: &Database, sentence: &str) {
     let target = Database::default();
     let before = std::fs::read(file(database)).unwrap();
@@ -76,7 +77,7 @@ fn a_store_of_another_version_is_left_as_it_is() {
         let seed = ["seed", "--database-url", &database.url, "--user", "jane", "--org", "acme"];
         assert!(program(&seed).output().unwrap().status.success());
         let connection = Connection::open(file(&database)).unwrap();
-        // Otherwise the log goes into the file when the last connection is closed.
+        // Otherwise the log is merged into the file when the last connection is closed.
         connection.execute_batch(&format!("{change}; PRAGMA journal_mode = DELETE")).unwrap();
         connection.close().unwrap();
         expect_refused(&database, sentence);

@@ -1,5 +1,5 @@
-//! Webhooks as their receivers see them, who are written in another language: each event comes, signed, under one id,
-//! whatever becomes of the server meanwhile.
+//! Webhooks, as seen by a receiver in another language: each event arrives signed and with one id, even if
+//! the server is killed meanwhile.
 #![cfg(unix)]
 
 #[path = "support/receiving.rs"]
@@ -14,13 +14,13 @@ use receiving::{
 };
 use support::{Database, ORG, Server, program};
 
-/// A server is followed by another within three seconds.
+/// Another server takes over within three seconds.
 const LEASE: Option<u32> = Some(3);
 
-/// How often the server is killed, unless `EVIDENCE_TEST_KILLS` says otherwise.
+/// The number of kills, unless `EVIDENCE_TEST_KILLS` sets another.
 const KILLS: usize = 10;
 
-/// Artifacts that start between two kills.
+/// The number of artifacts that start between two kills.
 const STARTED: usize = 12;
 
 #[test]
@@ -36,7 +36,7 @@ fn every_event_comes_under_one_id_however_often_the_server_is_killed() {
         started += STARTED;
         report(&server, 0..started);
         let before = receiver.attempts().len();
-        // Some of them are on the way when it is killed: another number of them in each round.
+        // Some deliveries are under way when the server is killed, a different number in each round.
         receiver.until("deliveries of a round", |attempts| attempts.len() > before + round % STARTED / 2);
         server.child.kill().unwrap();
         server.child.wait().unwrap();
@@ -53,7 +53,7 @@ fn a_target_that_fails_is_shown_and_holds_up_no_other_and_can_be_told_again() {
     let server = serve(&database, &key, LEASE);
     let triggers = r#""ON_STARTED_ARTIFACT","ON_EXITED_ARTIFACT""#;
     prepare(&server, receiver.port, triggers);
-    // Nobody listens there.
+    // Nothing listens at this address.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = format!(
         r#"{{"name":"dead","environments":["prod"],"triggers":[{triggers}],
@@ -84,7 +84,7 @@ fn a_target_that_fails_is_shown_and_holds_up_no_other_and_can_be_told_again() {
     assert!(shown(2).contains(r#""last_success_timestamp":null"#), "{}", shown(2));
     let replay = ["notifications", "replay", ORG, "1", "--since", "0", "--database-url", &database.url];
     let output = program(&replay).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 targets are told again\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 targets receive the events again\n");
     let again = receiver.until("all of it again", |attempts| attempts.len() == 10);
     let ids = |attempts: &[Attempt]| attempts.iter().map(|attempt| attempt.id.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&again[5..]), ids(&first));

@@ -1,4 +1,5 @@
-//! The program as an operator meets it: it starts, says when it is ready, answers what was begun and ends cleanly.
+//! The program, as seen by an operator: it starts, reports that it is ready, completes requests and ends
+//! cleanly.
 #![cfg(unix)]
 
 mod support;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use support::{Database, Server, answer, program};
 use write_first::{Answer, Connections, Sent};
 
-/// Asks the server to end, as an init system does.
+/// Asks the server to end, like an init system.
 fn terminate(server: &Server) {
     let killed = Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status().unwrap();
     assert!(killed.success());
@@ -42,7 +43,7 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
         server.key,
         body.len()
     ));
-    // It says so once the server asks for the body.
+    // The server sends this when it reads the body.
     let mut expected = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     stream.read_exact(&mut expected).unwrap();
     assert_eq!(&expected, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -54,7 +55,7 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     let (status, text) = answer(stream);
     assert_eq!(status, 201, "{text}");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
-    // What was answered is there on the next start.
+    // Everything that was acknowledged exists after the next start.
     let next = Server::serve(&database, &server.key);
     let (status, text) = next.ask("GET", "/api/v2/environments/acme/prod", "application/json", "");
     assert_eq!(status, 200, "{text}");
@@ -116,18 +117,18 @@ fn tables_are_made_again_from_the_ledgers_unless_those_are_damaged() {
     assert!(status == Some(1) && stdout.contains("table membership: row "), "{stdout}{stderr}");
     let (status, stdout, stderr) = fsck(&["--rebuild"]);
     let first = stdout.lines().next().unwrap_or_default();
-    assert_eq!(first, "2 rows were not what the ledgers say and were made again", "{stdout}{stderr}");
+    assert_eq!(first, "2 rows differed from the ledgers and were rebuilt", "{stdout}{stderr}");
     assert!(status == Some(0) && stdout.ends_with(" 0 problems\n"), "{stdout}{stderr}");
     assert_eq!(says(&database, &["member", "list", "acme"]), "jane admin\n");
 
     change("DELETE FROM membership; UPDATE ledger SET payload = '{}' WHERE idx = 1");
     let (status, stdout, stderr) = fsck(&["--rebuild"]);
     assert!(status == Some(1) && stdout.contains("the payload of ledger entry 1 does not match its hash"));
-    assert!(stderr.starts_with("nothing was made again, for the ledgers are damaged: "), "{stderr}");
+    assert!(stderr.starts_with("nothing was rebuilt, because the ledgers are damaged: "), "{stderr}");
     assert_eq!(says(&database, &["member", "list", "acme"]), "");
 }
 
-/// Runs a command over a database, and answers what it says.
+/// Runs a command with a database, and returns its output.
 fn says(database: &Database, arguments: &[&str]) -> String {
     let output = program(&[arguments, &["--database-url", &database.url]].concat()).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -197,7 +198,7 @@ fn what_the_operator_cannot_do_is_one_sentence_that_names_it() {
 
 #[test]
 fn the_demo_tells_of_requests_that_work() {
-    // Without git on the path the demo falls back to its sample.
+    // Without git in the path, the demo uses its sample.
     let directory = tempfile::tempdir().unwrap();
     let mut child = program(&["demo", "--listen", "127.0.0.1:0"])
         .env("TMPDIR", directory.path())
@@ -249,7 +250,7 @@ fn a_connection_too_many_waits_until_another_one_ends() {
     assert_eq!(answer(second).0, 200);
 }
 
-/// Connections that nothing comes over leave descriptors for what is received.
+/// Idle connections leave descriptors for request bodies.
 #[test]
 fn idle_connections_leave_files_to_requests() {
     let database = Database::default();
@@ -260,7 +261,7 @@ fn idle_connections_leave_files_to_requests() {
     limited.env_clear().env("EVIDENCE_LOG_FILTER", "error").stdin(Stdio::null());
     let server = Server::run(limited, &database, &key);
     let idle: Vec<_> = (0..120).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
-    // All but some get a place; one of them is used.
+    // Almost all get a connection, and one of them is used.
     let mut used = idle.into_iter().collect::<std::collections::VecDeque<_>>();
     let mut stream = used.pop_front().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -285,7 +286,7 @@ fn idle_connections_leave_files_to_requests() {
     assert_eq!(status, 201, "{text}");
 }
 
-/// Bodies that come slowly cost no memory.
+/// Slow bodies take no memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn bodies_on_their_way_are_not_held_in_memory() {
@@ -365,7 +366,7 @@ fn attachments_are_kept_in_the_directory_that_is_named() {
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nnothing found"), "{text}");
 
-    // Beside the marker and the file of the check.
+    // Except for the marker and the file of the check.
     let below = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
     let organizations: Vec<_> = below.filter(|path| path.is_dir()).collect();
     assert_eq!(organizations.len(), 1, "{organizations:?}");
@@ -391,7 +392,7 @@ fn a_server_whose_attachments_cannot_be_written_is_not_ready() {
     sleep(Duration::from_secs(1));
     let (status, text) = ready();
     assert!(status == 503 && text.contains("Not ready: ") && text.contains("attachments"), "{text}");
-    // Anybody may ask.
+    // Anyone may send this request.
     assert!(!text.contains(parent.path().to_str().unwrap()), "{text}");
     std::fs::remove_file(&directory).unwrap();
     std::fs::rename(&away, &directory).unwrap();
@@ -405,13 +406,13 @@ fn a_log_that_nobody_reads_keeps_no_request_waiting() {
     let mut program = program(&[]);
     program.env("EVIDENCE_LOG_FILTER", "trace").stderr(Stdio::piped());
     let mut server = Server::run(program, &database, &key);
-    // With a line for each statement that is far more than a pipe holds, and than lines are buffered.
+    // With a line for each statement, this exceeds the capacity of a pipe and of the line buffer.
     for number in 0..1500 {
         let body = format!(r#"{{"name":"env-{number}","type":"server","description":""}}"#);
         let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", &body);
         assert_eq!(status, 201, "{text}");
     }
-    // Once somebody reads, the log tells how much is missing.
+    // When the log is read again, it reports the number of missing lines.
     let log = BufReader::new(server.child.stderr.take().unwrap());
     let told = log.lines().map(Result::unwrap).find(|line| line.contains("log lines were dropped"));
     assert!(told.is_some());
@@ -432,7 +433,7 @@ fn what_cannot_be_done_is_one_sentence_and_status_1() {
         (["fsck", "--database-url", &at("missing.db")], "there is no database file"),
         (["seed", "--user=jane", "--database-url=evidence.db"], "must begin with sqlite:// or postgres://"),
         (["serve", "--attachments", "file:///nowhere/at/all"], "cannot be used for attachments"),
-        // They would be lost at exit, and the records stay.
+        // They would be lost at exit, while the records stay.
         (["serve", "--attachments", "memory:"], "write file:///directory or s3://bucket/prefix"),
         (
             ["seed", "--user=jane", "--database-url=sqlite://:memory:"],
@@ -526,7 +527,7 @@ fn an_upload_that_cannot_be_held_is_answered_503_and_leaves_nothing() {
         let path = "/api/v2/attestations/acme/build/trail/first/generic";
         server.ask("POST", path, "multipart/form-data; boundary=x", &format!("{data}{form}--x--\r\n"))
     };
-    // What no compression makes shorter than what is held in memory.
+    // Incompressible data beyond the memory limit.
     let mut number = 1_u64;
     let noise = || {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -554,7 +555,7 @@ fn a_refusal_reaches_a_client_that_writes_its_whole_request_first() {
     let (attest, account) = ("/attestations/acme/web/trail/t/generic", "/service-accounts/acme");
     let (none, expect) = ("", "expect: 100-continue\r\n");
     let (short, long): (&[usize], &[usize]) = (&[4 << 10, 300_000], &[5_000_000]);
-    // Who waits to be asked is told that the connection closes; these do not wait.
+    // A client that waits to be asked learns that the connection closes. These clients do not wait.
     for (head, status, stays, sizes) in [
         (head("POST", attest, "unknown", none), 401, true, short),
         (head("POST", "/nothing/here", &server.key, none), 404, true, short),

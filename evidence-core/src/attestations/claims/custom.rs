@@ -5,15 +5,14 @@ use std::sync::{Arc, Mutex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Claim, Claimed, Verdict};
 use crate::attestation_types::compiled::Evaluation;
 use crate::attestation_types::operations::refuse_archived;
+use crate::attestations::claim::{AttestationInput, Claim, Claimed, Verdict};
 use crate::attestations::custom::RuleResult;
 use crate::attestations::details::{CustomDetails, Details};
-use crate::attestations::operations::AttestationInput;
 use crate::bounded::AttestationData;
 use crate::error::{Resource, Result};
-use crate::fact::names::{Guard, RecordKind};
+use crate::fact::names::{Precondition, RecordKind};
 use crate::id::VersionKey;
 use crate::limits::Limits;
 use crate::lock::locked;
@@ -101,16 +100,19 @@ impl Claim for Custom {
             rule_results,
             summary,
         });
-        let guard = Guard::Revision(RecordKind::AttestationType, type_id, known.revision);
-        Ok(Verdict { guards: vec![guard], ..Verdict::of(format!("custom:{name}"), is_compliant, details) })
+        let precondition = Precondition::Revision(RecordKind::AttestationType, type_id, known.revision);
+        Ok(Verdict {
+            preconditions: vec![precondition],
+            ..Verdict::of(format!("custom:{name}"), is_compliant, details)
+        })
     }
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::fixtures::id;
     use crate::error::Error;
+    use crate::fixtures::id;
 
     #[tokio::test]
     async fn data_are_evaluated_once_by_a_version() {

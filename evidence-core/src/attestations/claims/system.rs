@@ -5,16 +5,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Claim, Claimed, Verdict};
+use crate::attestations::claim::{AttestationInput, Claim, Claimed, Verdict};
 use crate::attestations::details::{DecisionDetails, Details, SarifDetails, SbomDetails};
-use crate::attestations::operations::AttestationInput;
+use crate::attestations::record::Attachment;
 use crate::attestations::sarif::{SarifData, SarifSummary};
-use crate::attestations::sbom::{self, SbomSummary};
+use crate::attestations::sbom::SbomSummary;
 use crate::bounded::{AttestationData, DataObject, ShortText};
 use crate::compute::LONG_JSON;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
-use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::json::{self, CheckedJson};
 use crate::limits::Limits;
 use crate::name::{ControlIdentifier, Fingerprint};
@@ -135,15 +135,15 @@ impl Claim for System {
         let attestation_data = self.attestation_data.0.clone();
         match read.map_err(|misfit| Error::invalid_field(&misfit, DATA))? {
             Read::Decision { control, is_compliant } => {
-                let (control_version, guard) = latest_version(&control, cx).await?;
+                let (control_version, precondition) = latest_version(&control, cx).await?;
                 let control = control.into_string();
                 let details =
                     Details::Decision(DecisionDetails { control, control_version, attestation_data });
                 let verdict = Verdict::of("system:decision", is_compliant, details);
-                Ok(Verdict { guards: vec![guard], ..verdict })
+                Ok(Verdict { preconditions: vec![precondition], ..verdict })
             }
             Read::Sbom { original, mut summary } => {
-                summary.reason = sbom::missing_document(&original, about.attachments);
+                summary.reason = missing_document(&original, about.attachments);
                 let is_compliant = summary.reason.is_none();
                 let details = SbomDetails { attestation_data, processed_sbom: Some(summary) };
                 Ok(Verdict::of("system:sbom", is_compliant, Details::Sbom(details)))
@@ -157,15 +157,28 @@ impl Claim for System {
     }
 }
 
-/// Returns the number of the control's latest version, or `None` without such a control. The guard holds as
-/// long as that result is current.
-async fn latest_version(control: &ControlIdentifier, cx: &Context<'_>) -> Result<(Option<u64>, Guard)> {
+/// Returns the reason why the document with this SHA-256 is not among the files; `None` if it is.
+fn missing_document(original: &Fingerprint, files: &[Attachment]) -> Option<String> {
+    match files.iter().find(|file| file.sha256 == *original) {
+        _ if files.is_empty() => Some("The document is not attached".to_owned()),
+        None => Some("No attachment has the SHA-256 of original_fingerprint".to_owned()),
+        Some(document) if document.size == 0 => Some("The attached document is empty".to_owned()),
+        Some(_) => None,
+    }
+}
+
+/// Returns the number of the control's latest version, or `None` without such a control. The precondition
+/// holds as long as that result is current.
+async fn latest_version(
+    control: &ControlIdentifier,
+    cx: &Context<'_>,
+) -> Result<(Option<u64>, Precondition)> {
     Ok(match cx.store().control(cx.org()?, control.as_str()).await? {
         Some(known) => {
-            let guard = Guard::Revision(RecordKind::Control, known.record.id, known.revision);
-            (Some(known.record.version), guard)
+            let precondition = Precondition::Revision(RecordKind::Control, known.record.id, known.revision);
+            (Some(known.record.version), precondition)
         }
-        None => (None, Guard::Vacant(Key::Control(control.clone()))),
+        None => (None, Precondition::Vacant(Key::Control(control.clone()))),
     })
 }
 
@@ -229,6 +242,27 @@ mod tests {
             data.as_object_mut().unwrap().remove(name);
             let refused = read(&json!({"type_name": "sbom", "attestation_data": data})).unwrap_err();
             assert_eq!(refused.field(), format!("attestation_data.{name}"));
+        }
+    }
+
+    #[test]
+    fn the_document_is_attached_and_has_the_digest_that_is_claimed() {
+        let file = |digit: &str, size: u64| Attachment {
+            file_name: "bill.json".to_owned(),
+            media_type: "application/json".to_owned(),
+            size,
+            sha256: digit.repeat(64).parse().unwrap(),
+        };
+        let table = [
+            (vec![], Some("The document is not attached")),
+            (vec![file("b", 7)], Some("No attachment has the SHA-256 of original_fingerprint")),
+            (vec![file("a", 0)], Some("The attached document is empty")),
+            (vec![file("a", 7)], None),
+            (vec![file("b", 7), file("a", 7)], None),
+        ];
+        for (files, reason) in table {
+            let original = "a".repeat(64).parse().unwrap();
+            assert_eq!(missing_document(&original, &files).as_deref(), reason, "{files:?}");
         }
     }
 

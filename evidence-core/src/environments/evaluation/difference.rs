@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ArtifactEvaluation, EvaluatedArtifact};
+use super::verdicts::EvaluatedArtifact;
 use crate::environments::observed::ObservedArtifact;
+use crate::environments::remembered::ArtifactEvaluation;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, RunningArtifact};
 
@@ -56,7 +57,6 @@ fn has_more_names(before: &RunningArtifact, now: &ObservedArtifact) -> bool {
 impl EvaluatedArtifact {
     /// Returns how it differs from the artifact that a snapshot records. Inputs are recorded with the
     /// snapshot in which they first applied.
-    #[cfg(feature = "memory")]
     pub(super) fn differs_from(&self, recorded: &RunningArtifact, snapshot: u64) -> Option<String> {
         let now = &self.found;
         // The host that recorded it may have had lower limits.

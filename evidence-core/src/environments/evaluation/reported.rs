@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::try_join;
 
-use super::PolicySet;
-use super::work::asked_by;
+use super::policies::PolicySet;
+use super::work::required_by;
 use crate::allowlists::store::AllowedArtifact;
 use crate::artifacts::store::{ArtifactRow, Origin};
 use crate::environments::observed::ReportedState;
@@ -22,7 +22,7 @@ use crate::name::Fingerprint;
 use crate::rules::compliance::{
     self, AttestationStatus, ContentStatus, EarlierNames, ReportedArtifact, ReportedAttestation, State,
 };
-use crate::rules::policy::{Asked, FlowAttestations, FlowContext};
+use crate::rules::policy::{FlowAttestations, FlowContext, RequiredAttestations};
 use crate::rules::template::{self, Template};
 use crate::service::Context;
 use crate::snapshots::record::{DeploymentSource, Provenance};
@@ -148,7 +148,7 @@ impl Reports {
         let reported = Vec::from_iter(running.keys().copied());
         let running = Arc::new(running);
         let in_trails = Arc::clone(&running);
-        let asked = asked_by(&policies.versions(), cx).await?;
+        let required = required_by(&policies.versions(), cx).await?;
         let kept = Arc::new(AtomicUsize::new(kept_before));
         let (all_kept, most) = (Arc::clone(&kept), cx.limits().evaluated_attestations);
         let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
@@ -158,7 +158,7 @@ impl Reports {
             let contents = contents.within(rests_on);
             let running = running.get(&contents.trail.id).into_iter().flatten();
             let running = running.map(Fingerprint::as_str).collect();
-            let evaluated = InTrail::new(&contents, &parsed.template, &running, &asked);
+            let evaluated = InTrail::new(&contents, &parsed.template, &running, &required);
             kept.fetch_add(evaluated.kept, Ordering::Relaxed);
             Some((contents.trail.id, evaluated))
         };
@@ -166,13 +166,14 @@ impl Reports {
             evaluated(&reported, cx, evaluate).await?.into_iter().flatten().collect();
         let mut exceeds = None;
         if all_kept.load(Ordering::Relaxed) > most {
-            exceeds = Some(format!("The policies ask for more than {most} attestations of what runs"));
+            exceeds = Some(format!("The policies require more than {most} attestations in total"));
             // The states in trails are needed nevertheless.
             let asks_for_none = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
                 let contents = contents.within(rests_on);
                 let running = in_trails.get(&contents.trail.id).into_iter().flatten();
                 let running = running.map(Fingerprint::as_str).collect();
-                let evaluated = InTrail::new(&contents, &parsed.template, &running, &Asked::default());
+                let evaluated =
+                    InTrail::new(&contents, &parsed.template, &running, &RequiredAttestations::default());
                 (contents.trail.id, evaluated)
             };
             trails = evaluated(&reported, cx, asks_for_none).await?.into_iter().collect();
@@ -210,16 +211,15 @@ pub(crate) struct InTrail {
 }
 
 /// The reason for a trail with more relevant attestations than the limit.
-const TOO_MUCH: &str = "More attestations count for what runs of the trail than are evaluated";
+const TOO_MUCH: &str = "More attestations count for artifacts of the trail than are evaluated";
 
 impl InTrail {
-    /// Evaluates this content in a trail. The states are by fingerprint, and only attestations that are
-    /// `asked` for are held.
+    /// Evaluates this content in a trail. The states are by fingerprint. Only `required` attestations are held.
     pub(crate) fn new(
         contents: &TrailContents,
         template: &Template,
         running: &BTreeSet<&str>,
-        asked: &Asked,
+        required: &RequiredAttestations,
     ) -> Self {
         let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
@@ -228,11 +228,11 @@ impl InTrail {
         let keep = |lines: Vec<AttestationStatus>,
                     reported: &[&ReportedAttestation],
                     on_trail: Option<&Arc<FlowAttestations>>| {
-            if asked.is_empty() {
+            if required.is_empty() {
                 return Arc::clone(&none);
             }
-            let list = FlowAttestations::of_scope(lines, reported, on_trail, asked);
-            kept.set(kept.get() + list.len());
+            let list = FlowAttestations::of_scope(lines, reported, on_trail, required);
+            kept.set(kept.get() + list.count());
             Arc::new(list)
         };
         let (most, reports) = (compliance::MAX_LINES, (&artifacts[..], &attestations[..]));

@@ -1,13 +1,19 @@
+use std::collections::BTreeMap;
 use std::slice::from_ref;
-
-use super::*;
 
 use serde_json::json;
 
+use super::reported::{EvaluationInputs, Source};
+use super::verdicts::Candidate;
+use super::*;
 use crate::environments::remembered::EntryInForce;
 use crate::id::Random;
+use crate::ledger::Hash;
+use crate::name::Fingerprint;
 use crate::rules::compliance::State;
-use crate::snapshots::record::Annotation;
+use crate::rules::policy::FlowContext;
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::record::{Annotation, DeploymentSource, PolicyOutcome, Provenance, RunningArtifact};
 use crate::time::Timestamp;
 
 /// Fills buffers with a small number, so that ids are predictable.

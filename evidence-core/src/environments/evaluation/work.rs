@@ -7,7 +7,7 @@ use crate::compute::EVALUATIONS_PER_JOB;
 use crate::error::Result;
 use crate::id::VersionKey;
 use crate::limits::Limits;
-use crate::rules::policy::{Asked, Policy};
+use crate::rules::policy::{Policy, RequiredAttestations};
 use crate::service::Context;
 
 /// The number of places in which artifacts are evaluated. A place is a flow that an artifact was reported to;
@@ -65,7 +65,7 @@ impl Work {
     pub(crate) fn exceeds_of_one(self, places: usize, limits: &Limits) -> Option<String> {
         let most = limits.resolutions;
         let exceeds = self.rules.saturating_mul(places) > most;
-        exceeds.then(|| format!("The rules of the policies come to more than {most} for one artifact"))
+        exceeds.then(|| format!("The policies produce more than {most} rule results for one artifact"))
     }
 
     /// Returns the reason if these places exceed the limit of an evaluation or of its record.
@@ -84,7 +84,7 @@ impl Work {
 
 /// Returns the reason if the result is too large to be recorded.
 pub(crate) fn too_large(most: u64) -> String {
-    format!("What runs comes to more than {most} bytes, with where it comes from")
+    format!("The artifacts and their origins need more than {most} bytes")
 }
 
 /// Splits these policies into jobs, in order. A job has at least one policy, and about as many as it can
@@ -102,12 +102,15 @@ pub(crate) fn evaluations(policies: &[Arc<Policy>]) -> usize {
 }
 
 /// Returns the attestations that these versions of policies require.
-pub(crate) async fn asked_by(versions: &[VersionKey], cx: &Context<'_>) -> Result<Arc<Asked>> {
-    let mut asked = Asked::default();
+pub(crate) async fn required_by(
+    versions: &[VersionKey],
+    cx: &Context<'_>,
+) -> Result<Arc<RequiredAttestations>> {
+    let mut required = RequiredAttestations::default();
     for part in cx.policies_in_parts(versions).await? {
-        cx.parsed_policies(&part).await?.values().for_each(|policy| asked.add(policy));
+        cx.parsed_policies(&part).await?.values().for_each(|policy| required.add(policy));
     }
-    Ok(Arc::new(asked))
+    Ok(Arc::new(required))
 }
 
 #[cfg(test)]
@@ -128,9 +131,9 @@ mod tests {
         // Three rules, and an expression of three parts.
         let asking = policy("  attestations:\n    - type: junit\n      if: ${{ flow.name == 'a' }}\n");
         let limits = Limits { evaluations: 60, resolutions: 30, snapshot: 40, ..Limits::default() };
-        let resolutions = "The rules of the policies come to more than 30 for one artifact";
+        let resolutions = "The policies produce more than 30 rule results for one artifact";
         let evaluations = "The policies evaluate more than 60 rules and parts of conditions";
-        let letters = "What runs comes to more than 40 bytes, with where it comes from";
+        let letters = "The artifacts and their origins need more than 40 bytes";
         let table: [Case<'_>; 8] = [
             (&[], &[1_000_000], None),
             (&[&plain], &[15], None),

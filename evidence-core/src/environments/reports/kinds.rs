@@ -8,10 +8,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Collected, LongText, ShortText};
+use crate::bounded::{LenientList, LongText, ShortText};
 use crate::environments::record::EnvironmentKind;
 use crate::json::{JsonFields, JsonText};
-use crate::name::{BadText, Fingerprint};
+use crate::name::{Fingerprint, InvalidText};
 use crate::time::{MAX_SECONDS, check_seconds};
 
 /// A kind of environment that gets reports, as the `type` of its reports. The type has only this value.
@@ -63,7 +63,7 @@ pub struct EnvironmentReport<T: ReportType> {
     pub kind: T,
     /// The running artifacts. An artifact that is listed several times counts as one with several instances.
     /// Elements that are null or have no digest are skipped.
-    pub artifacts: Collected<T::Instance, MAX_RUNNING>,
+    pub artifacts: LenientList<T::Instance, MAX_RUNNING>,
 }
 
 /// The most instances in one report. Each has more than a hundred bytes of JSON, and
@@ -127,9 +127,9 @@ impl Digests<DigestOrNone> {
 pub struct DigestOrNone(pub Option<Fingerprint>);
 
 impl TryFrom<Option<String>> for DigestOrNone {
-    type Error = BadText;
+    type Error = InvalidText;
 
-    fn try_from(text: Option<String>) -> Result<Self, BadText> {
+    fn try_from(text: Option<String>) -> Result<Self, InvalidText> {
         text.filter(|text| !text.is_empty()).map(TryInto::try_into).transpose().map(Self)
     }
 }
@@ -219,7 +219,7 @@ pub struct Pod {
     #[serde(rename = "creationTimestamp", deserialize_with = "Deserialize::deserialize")]
     pub created: Creation,
     /// The objects that own it, as reported by Kubernetes.
-    pub owners: Option<Collected<PodOwner, 100>>,
+    pub owners: Option<LenientList<PodOwner, 100>>,
 }
 
 /// An object that owns a pod. Other fields are accepted but not recorded.
@@ -511,9 +511,9 @@ macro_rules! report_types {
 }
 
 report_types! {
-    Docker, "docker", PlainArtifact, "docker_report", "Reports what runs in a Docker environment";
-    Server, "server", PlainArtifact, "server_report", "Reports what runs on a server";
-    S3, "S3", PlainArtifact, "s3_report", "Reports what lies in S3";
+    Docker, "docker", PlainArtifact, "docker_report", "Reports the containers of a Docker environment";
+    Server, "server", PlainArtifact, "server_report", "Reports the artifacts on a server";
+    S3, "S3", PlainArtifact, "s3_report", "Reports the content of S3 buckets";
     Lambda, "lambda", PlainArtifact, "lambda_report", "Reports the functions of AWS Lambda";
     K8S, "K8S", Pod, "k8s_report", "Reports the pods of a Kubernetes environment";
     ECS, "ECS", EcsTask, "ecs_report", "Reports the tasks of an ECS environment";

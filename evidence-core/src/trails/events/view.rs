@@ -128,7 +128,7 @@ fn describe_type(schema: &mut Schema) {
     let variants = schema.pointer_mut("/oneOf").and_then(Value::as_array_mut);
     for variant in variants.into_iter().flatten() {
         if let Some(kind) = variant.pointer_mut("/properties/type").and_then(Value::as_object_mut) {
-            kind.insert("description".to_owned(), "What happened.".into());
+            kind.insert("description".to_owned(), "The type of the event.".into());
         }
     }
 }

@@ -10,9 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use proptest::strategy::Union;
-use serde_json::{Value, json};
 
-use crate::support::{JANE, JOHN};
+use crate::support::prelude::*;
 
 /// Random requests of a run, at most.
 const MAX_STEPS: usize = 120;
@@ -48,7 +47,7 @@ const TEMPLATES: &[&str] = &[
 const POLICY: &str = "_schema: https://e/v1\nartifacts: {provenance: {required: true}, attestations: [\
     {name: test, type: generic, if: \"${{ flow.tags.team != 'y' }}\"}]}";
 
-/// What an id of an earlier answer names.
+/// The kind of record that an id of an earlier response names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing {
     Artifact,
@@ -223,7 +222,7 @@ fn one_of(names: &'static [&'static str]) -> BoxedStrategy<Text> {
     text.prop_map(|name| Text::Given(name.to_owned())).boxed()
 }
 
-/// What may stand in a segment of a path.
+/// The possible segments of a path.
 fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
     let Some(parameter) = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) else {
         return Just(Text::Given(segment.to_owned())).boxed();
@@ -538,7 +537,7 @@ fn asked(operation: &str) -> BoxedStrategy<Option<(&'static str, Text)>> {
     if thing == Thing::Artifact { prop_oneof![Just(None), asked].boxed() } else { asked.boxed() }
 }
 
-/// What is sent with a request; mostly what is accepted.
+/// The body of a request; mostly one that is accepted.
 fn sent(operation: &'static str) -> BoxedStrategy<Option<Sent>> {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let known = ExistingNames {

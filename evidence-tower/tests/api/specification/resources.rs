@@ -1,12 +1,10 @@
 //! Resources and their fields: each table's keys, all of them, in its order, with values of its types.
 
 use Kind::{Any, Boolean, Integer, List, ListOrNull, Object, ObjectOrNull, Text, TextOrNull};
-use serde_json::{Value, json};
 
-use crate::support::{Api, on_every_store};
-use crate::trails::COMMIT;
+use crate::support::prelude::*;
 
-/// What a table calls a type.
+/// A type in a table of fields.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,
@@ -185,143 +183,110 @@ async fn given_artifacts(api: &Api) {
     api.report_from(&json!({"name": "tool", "url": "/srv/git/tool"})).await;
 }
 
-#[tokio::test]
-async fn repo_and_repo_list_response() {
-    on_every_store(async |api| {
-        given_artifacts(&api).await;
-        let list = api.get("/repos/acme").await.ok();
-        expect_table(&list, &REPO_LIST_RESPONSE);
-        let repos = list["repos"].as_array().unwrap();
-        assert_eq!(repos.len(), 2);
-        for repo in repos {
-            expect_table(repo, &REPO);
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn repo_and_repo_list_response(api: Api) {
+    given_artifacts(&api).await;
+    let list = api.get("/repos/acme").await.ok();
+    expect_table(&list, &REPO_LIST_RESPONSE);
+    let repos = list["repos"].as_array().unwrap();
+    assert_eq!(repos.len(), 2);
+    for repo in repos {
+        expect_table(repo, &REPO);
+    }
 }
 
-#[tokio::test]
-async fn service_account() {
-    on_every_store(async |api| {
-        let full = json!({"name": "full", "description": "builds", "privilege": "admin"});
-        for body in [full, json!({"name": "bare"})] {
-            expect_table(&api.post("/service-accounts/acme").json(body).await.created(), &SERVICE_ACCOUNT);
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn service_account(api: Api) {
+    let full = json!({"name": "full", "description": "builds", "privilege": "admin"});
+    for body in [full, json!({"name": "bare"})] {
+        expect_table(&api.post("/service-accounts/acme").json(body).await.created(), &SERVICE_ACCOUNT);
+    }
 }
 
-#[tokio::test]
-async fn flow() {
-    on_every_store(async |api| {
-        given_artifacts(&api).await;
-        api.flow("shown", crate::trails::TEMPLATE).await;
-        for name in ["full", "bare", "shown"] {
-            expect_table(&api.get(&format!("/flows/acme/{name}")).await.ok(), &FLOW);
-        }
-        let implied =
-            json!({"visibility": "private", "template": "version: 1", "description": "", "tags": {}});
-        api.get("/flows/acme/bare").await.expect(200, implied);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn flow(api: Api) {
+    given_artifacts(&api).await;
+    api.flow("shown", crate::trails::TEMPLATE).await;
+    for name in ["full", "bare", "shown"] {
+        expect_table(&api.get(&format!("/flows/acme/{name}")).await.ok(), &FLOW);
+    }
+    let implied = json!({"visibility": "private", "template": "version: 1", "description": "", "tags": {}});
+    api.get("/flows/acme/bare").await.expect(200, implied);
 }
 
-#[tokio::test]
-async fn flow_visibility_is_public_or_private() {
-    on_every_store(async |api| {
-        let put = |visibility: Value| {
-            let document = json!({"name": "web", "description": "", "visibility": visibility}).to_string();
-            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
-        };
-        for (sent, found) in [("public", "public"), ("private", "private")] {
-            put(json!(sent)).await;
-            api.get("/flows/acme/web").await.expect(200, json!({"visibility": found}));
-        }
-        for wrong in ["", "Public", "internal"] {
-            put(json!(wrong)).await.refuses_field(400, "visibility");
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn flow_visibility_is_public_or_private(api: Api) {
+    let put = |visibility: Value| api.put_flow("web").with(json!({"visibility": visibility}));
+    for (sent, found) in [("public", "public"), ("private", "private")] {
+        put(json!(sent)).await;
+        api.get("/flows/acme/web").await.expect(200, json!({"visibility": found}));
+    }
+    for wrong in ["", "Public", "internal"] {
+        put(json!(wrong)).await.refuses_field(400, "visibility");
+    }
 }
 
-#[tokio::test]
-async fn artifact_with_git_commit_info_and_repo_info() {
-    on_every_store(async |api| {
-        given_artifacts(&api).await;
-        for (flow, digit) in [("full", "a"), ("bare", "b")] {
-            let by_fingerprint = format!("/artifacts/acme/{flow}/fingerprint/{}", digit.repeat(64));
-            let artifact = api.get(&by_fingerprint).await.ok();
-            expect_table(&artifact, &ARTIFACT);
-            expect_table(&artifact["git_commit_info"], &GIT_COMMIT_INFO);
-            expect_table(&artifact["repo_info"], &REPO_INFO);
-        }
-        let shown = json!({
-            "repo_url": "https://git.example.com/acme/shop", "user_data": [1], "annotations": {"k": "v"},
-            "external_urls": {"ticket": {"href": "https://tracker.example.com/1", "fingerprint": "e".repeat(64)}},
-            "git_commit_info": {
-                "author_username": "a", "timestamp": 1_783_530_000, "parents": ["p"], "verified": true,
-                "signature_state": "valid",
-            },
-            "repo_info": {
-                "id": "7", "description": "sells", "provider": "git", "vcs_instance": "git.example.com",
-                "namespace_path": ["acme"], "additional_info": {"stars": 3}, "short_name": "shop",
-            },
-        });
-        api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([shown]));
-    })
-    .await;
+#[apply(on_every_store)]
+async fn artifact_with_git_commit_info_and_repo_info(api: Api) {
+    given_artifacts(&api).await;
+    for (flow, digit) in [("full", "a"), ("bare", "b")] {
+        let by_fingerprint = format!("/artifacts/acme/{flow}/fingerprint/{}", digit.repeat(64));
+        let artifact = api.get(&by_fingerprint).await.ok();
+        expect_table(&artifact, &ARTIFACT);
+        expect_table(&artifact["git_commit_info"], &GIT_COMMIT_INFO);
+        expect_table(&artifact["repo_info"], &REPO_INFO);
+    }
+    let shown = json!({
+        "repo_url": "https://git.example.com/acme/shop", "user_data": [1], "annotations": {"k": "v"},
+        "external_urls": {"ticket": {"href": "https://tracker.example.com/1", "fingerprint": "e".repeat(64)}},
+        "git_commit_info": {
+            "author_username": "a", "timestamp": 1_783_530_000, "parents": ["p"], "verified": true,
+            "signature_state": "valid",
+        },
+        "repo_info": {
+            "id": "7", "description": "sells", "provider": "git", "vcs_instance": "git.example.com",
+            "namespace_path": ["acme"], "additional_info": {"stars": 3}, "short_name": "shop",
+        },
+    });
+    api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([shown]));
 }
 
-#[tokio::test]
-async fn allowlist_record() {
-    on_every_store(async |api| {
-        api.environment("prod").await;
-        let body = json!({"artifact_name": "x", "description": "", "artifact_fingerprint": "a".repeat(64)});
-        api.put("/allowlists/acme/prod").json(body).await.created();
-        expect_table(&api.get("/allowlists/acme").await.ok()[0], &ALLOWLIST_RECORD);
-    })
-    .await;
+#[apply(on_every_store)]
+async fn allowlist_record(api: Api) {
+    api.environment("prod").await;
+    let body = json!({"artifact_name": "x", "description": "", "artifact_fingerprint": "a".repeat(64)});
+    api.put("/allowlists/acme/prod").json(body).await.created();
+    expect_table(&api.get("/allowlists/acme").await.ok()[0], &ALLOWLIST_RECORD);
 }
 
-#[tokio::test]
-async fn snapshot_summary() {
-    on_every_store(async |api| {
-        api.environment("prod").await;
-        api.report_running("prod", &[]).await.created();
-        api.report_running("prod", &[('1', &[1])]).await.created();
-        let snapshots = api.get("/snapshots/acme/prod").await.ok();
-        for index in 0..2 {
-            expect_table(&snapshots[index], &SNAPSHOT_SUMMARY);
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn snapshot_summary(api: Api) {
+    api.environment("prod").await;
+    api.report_running("prod", &[]).await.created();
+    api.report_running("prod", &[('1', &[1])]).await.created();
+    let snapshots = api.get("/snapshots/acme/prod").await.ok();
+    for index in 0..2 {
+        expect_table(&snapshots[index], &SNAPSHOT_SUMMARY);
+    }
 }
 
-#[tokio::test]
-async fn latest_commit_response() {
-    on_every_store(async |api| {
-        given_artifacts(&api).await;
-        for (flow, digit) in [("full", "a"), ("bare", "b")] {
-            let latest = api.get(&format!("/artifacts/acme/{flow}/{}/latest_commit", digit.repeat(64))).await;
-            expect_table(&latest.ok(), &[("latest_commit", Text)]);
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn latest_commit_response(api: Api) {
+    given_artifacts(&api).await;
+    for (flow, digit) in [("full", "a"), ("bare", "b")] {
+        let latest = api.get(&format!("/artifacts/acme/{flow}/{}/latest_commit", digit.repeat(64))).await;
+        expect_table(&latest.ok(), &[("latest_commit", Text)]);
+    }
 }
 
-#[tokio::test]
-async fn error_body_is_a_message_and_maybe_errors() {
-    on_every_store(async |api| {
-        let bare = api.get("/flows/foobar").await.json();
-        expect_table(&bare, &[("message", Text)]);
-        for path in
-            ["/flows/nowhere", "/flows/acme/none", "/repos/acme?page=0", "/repos/acme?name=a&search=b"]
-        {
-            let body = api.get(path).await.json();
-            expect_table(&body, &[("message", Text), ("errors", Object)]);
-            let errors = body["errors"].as_object().unwrap();
-            assert!(!errors.is_empty() && errors.values().all(Value::is_string), "{body}");
-        }
-    })
-    .await;
+#[apply(on_every_store)]
+async fn error_body_is_a_message_and_maybe_errors(api: Api) {
+    let bare = api.get("/flows/foobar").await.json();
+    expect_table(&bare, &[("message", Text)]);
+    for path in ["/flows/nowhere", "/flows/acme/none", "/repos/acme?page=0", "/repos/acme?name=a&search=b"] {
+        let body = api.get(path).await.json();
+        expect_table(&body, &[("message", Text), ("errors", Object)]);
+        let errors = body["errors"].as_object().unwrap();
+        assert!(!errors.is_empty() && errors.values().all(Value::is_string), "{body}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What the cases about environments build on: environments, policies, and what runs.
+//! Fixtures of the cases about environments: environments, policies and running artifacts.
 
 use serde_json::{Value, json};
 
@@ -23,22 +23,21 @@ impl Api {
     /// Creates environments of one type.
     pub(crate) async fn given_environments(&self, kind: &str, names: &[&str]) {
         for name in names {
-            let body = json!({"name": name, "type": kind, "description": ""});
-            self.put("/environments/acme").json(&body).await.expect_exactly(201, json!("OK"));
+            self.put_environment(name, kind).await.expect_exactly(201, json!("OK"));
         }
     }
 
     /// Creates a policy, or adds a version to it.
     pub(crate) async fn put_policy(&self, name: &str, text: &str) -> Reply {
-        let payload = json!({ "name": name }).to_string();
-        let file = ("name=\"policy_file\"; filename=\"policy.yaml\"", text);
-        self.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await
+        self.policy(name, text).await
     }
 
     /// Attaches a policy.
     pub(crate) async fn attach(&self, environment: &str, policy: &str) {
-        let attach = self.post(&format!("/environments/acme/{environment}/policies"));
-        attach.json(json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
+        self.post(&format!("/environments/acme/{environment}/policies"))
+            .json(json!({"policy_names": [policy]}))
+            .await
+            .expect_exactly(200, json!("OK"));
     }
 
     /// Reports what runs in a Docker environment.
@@ -48,33 +47,31 @@ impl Api {
             .iter()
             .flat_map(|(digit, created)| created.iter().map(|created| entry(*digit, created)))
             .collect();
-        let report = self.put(&format!("/environments/acme/{environment}/report/docker"));
-        report.json(json!({ "artifacts": artifacts })).await
+        self.put(&format!("/environments/acme/{environment}/report/docker"))
+            .json(json!({ "artifacts": artifacts }))
+            .await
     }
 
     /// Reports an artifact to a trail of the flow `web`, as the template's `api`.
     pub(crate) async fn given_artifact(&self, digit: char, trail: &str) {
-        let body = json!({
-            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint(digit),
+        let report = self.report("web", fingerprint(digit)).in_trail(trail).named("api").with(json!({
             "filename": "api:1", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
             "git_commit_info": {"sha1": "c".repeat(40), "message": "m", "author": "a", "branch": "main", "timestamp": 1000},
-        });
-        self.post("/artifacts/acme/web").json(&body).await.expect(201, json!({"message": "OK"}));
+        }));
+        report.await.expect(201, json!({"message": "OK"}));
     }
 
     /// Attests `test` of an artifact.
     pub(crate) async fn given_test(&self, digit: char, trail: &str, is_compliant: bool) {
         let data = json!({"attestation_name": "test", "artifact_fingerprint": fingerprint(digit), "is_compliant": is_compliant});
-        let attest = self.post(&format!("/attestations/acme/web/trail/{trail}/generic"));
-        attest.form(&[("name=\"data_json\"", &data.to_string())]).await.expect_exactly(201, json!("OK"));
+        self.attest_in("web", trail, "generic").data(&data).await.expect_exactly(201, json!("OK"));
     }
 
     /// Makes the flow `web`, whose artifact `api` needs the attestation `test`.
     pub(crate) async fn given_flow_with_template(&self) {
-        let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: test\n          type: generic\n";
-        let document = ("name=\"data_json\"", r#"{"name": "web", "description": ""}"#);
-        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
-        self.put("/flows/acme/template_file").form(&[document, file]).await.expect_exactly(201, json!("OK"));
+        let template =
+            "version: 1\ntrail: {artifacts: [{name: api, attestations: [{name: test, type: generic}]}]}\n";
+        self.flow("web", template).await;
     }
 
     /// Asserts that the environment has exactly the snapshots 1 to `count`.

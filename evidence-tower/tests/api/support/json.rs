@@ -81,6 +81,18 @@ impl Reply {
         body["message"].as_str().unwrap_or_else(|| panic!("no message in {body}")).to_owned()
     }
 
+    /// Asserts that the request failed with this message.
+    #[track_caller]
+    pub(crate) fn fails(self, status: u16, message: &str) {
+        self.expect(status, json!({"message": message}));
+    }
+
+    /// Asserts that the input is refused because it lacks this field.
+    #[track_caller]
+    pub(crate) fn lacks(self, field: &str) {
+        self.expect(400, json!({"errors": {field: "Field required [input: None]"}}));
+    }
+
     /// Asserts that the whole refusal is this message with these `errors`.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, message: &str, errors: &[(&str, &str)]) {

@@ -1,11 +1,10 @@
 //! A request of every operation that has a body, with every field that there is.
 
 use http::Method;
-use serde_json::{Value, json};
 
 use super::operations;
-use crate::support::environments::PROVENANCE;
-use crate::support::{Api, Reply};
+
+use crate::support::prelude::*;
 
 /// A request whose body has every field that there is.
 pub(crate) struct Full {
@@ -408,7 +407,7 @@ impl Full {
     }
 }
 
-/// What the requests rest on.
+/// Makes the records that the requests need.
 pub(crate) async fn prepare(api: &Api) {
     api.given_environments("docker", &["e1", "e2", "old"]).await;
     for kind in ["azure-apps", "cloud-run", "ECS", "K8S", "lambda", "S3"] {
@@ -416,8 +415,5 @@ pub(crate) async fn prepare(api: &Api) {
     }
     api.given_environments("server", &["s1"]).await;
     api.put_policy("p1", PROVENANCE).await.created();
-    let artifact = json!({
-        "trail_name": "t", "fingerprint": fingerprint(), "filename": "x", "build_url": "", "commit_url": "",
-    });
-    api.post("/artifacts/acme/web").json(artifact).await.created();
+    api.report("web", fingerprint()).in_trail("t").await.created();
 }

@@ -1,4 +1,5 @@
-//! The evidence API inside an axum application, and nothing else: the example of the README, so that it is known to build.
+//! The evidence API in a minimal axum application. This is the example of the README, so that it is known to
+//! build.
 
 use std::sync::Arc;
 

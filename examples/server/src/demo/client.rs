@@ -1,4 +1,4 @@
-//! A client of the API without a socket: each call is one HTTP request to the service in this process.
+//! A client of the API without a socket. Each call is one HTTP request to the service in this process.
 
 use bytes::Bytes;
 use evidence_core::Evidence;
@@ -8,17 +8,17 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// Why a request of the demo failed.
+/// The error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
-    /// The service answered with an error.
-    #[error("{method} {path} was answered with {status}: {body}")]
+    /// The service returned an error.
+    #[error("{method} {path} returned {status}: {body}")]
     Answered { method: Method, path: String, status: StatusCode, body: String },
-    /// The request could not be made.
-    #[error("a request could not be made: {0}")]
+    /// The request could not be created.
+    #[error("a request could not be created: {0}")]
     Request(#[from] http::Error),
-    /// The answer broke off.
-    #[error("an answer could not be read: {0}")]
+    /// The response was incomplete.
+    #[error("a response could not be read: {0}")]
     Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -30,10 +30,11 @@ pub(crate) struct Client<'a> {
     key: &'a str,
 }
 
-/// A file part of a form: its name, the file's name and content.
+/// A file part of a form: the names of the part and of the file, and the content.
 pub(crate) type FilePart<'a> = (&'a str, &'a str, &'a str);
 
-/// Ends a part of a form; the demo's texts cannot contain it, for it is longer than any run of hyphens in them.
+/// The end of a form's part. It is longer than any run of hyphens in the demo's texts, so it does not occur
+/// in them.
 const BOUNDARY: &str = "------------------------evidence-demo";
 
 impl<'a> Client<'a> {
@@ -52,7 +53,7 @@ impl<'a> Client<'a> {
         self.send(method, resource, rest, "application/json", body.to_string()).await
     }
 
-    /// Sends a form of a JSON document (part name and value) and perhaps a file.
+    /// Sends a form with a JSON document (part name and value) and optionally a file.
     pub(crate) async fn form(
         &self,
         method: Method,

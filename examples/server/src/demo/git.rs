@@ -1,21 +1,21 @@
-//! The commits that the demo shows: the last ones of the repository around the working directory, or a sample.
+//! The commits of the demo: the newest ones of the repository in the working directory, or a sample.
 
 use std::process::Command;
 
-/// How many commits the demo shows at most.
+/// The maximum number of commits.
 const COMMITS: &str = "20";
-/// Between the fields of a commit, and after each commit: bytes that no message holds.
+/// The separators of a commit's fields and of commits: bytes that do not occur in messages.
 const FIELD: char = '\u{1f}';
 const RECORD: char = '\u{1e}';
 
-/// Some commits and where they come from.
+/// Some commits and their source.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// What a person calls the source.
+    /// The name of the source for people.
     pub(crate) source: String,
-    /// The branch, where there is one.
+    /// The branch; empty without one.
     pub(crate) branch: String,
-    /// Oldest first, never empty.
+    /// The commits, oldest first. Never empty.
     pub(crate) commits: Vec<Commit>,
 }
 
@@ -24,13 +24,13 @@ pub(crate) struct History {
 pub(crate) struct Commit {
     pub(crate) sha1: String,
     pub(crate) author: String,
-    /// Epoch seconds.
+    /// The time, in epoch seconds.
     pub(crate) timestamp: i64,
     pub(crate) message: String,
 }
 
-/// The repository's commits, or a built-in sample where git has none with a SHA-1: without git, a repository or a commit, or
-/// in a repository of SHA-256.
+/// Returns the repository's commits. Returns a built-in sample without git, without a repository or commits,
+/// and in a SHA-256 repository.
 pub(crate) fn history() -> History {
     from_repository().unwrap_or_else(sample)
 }
@@ -47,7 +47,7 @@ fn from_repository() -> Option<History> {
     Some(History { source, branch: branch.trim().to_owned(), commits })
 }
 
-/// What git prints; `None` when it is not installed or fails.
+/// Returns the output of git; `None` if git is not installed or fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -74,7 +74,7 @@ fn sample() -> History {
     };
     let (ada, alan) = ("Ada <ada@example.com>", "Alan <alan@example.com>");
     History {
-        source: "a built-in sample, for no SHA-1 commits could be read here".to_owned(),
+        source: "a built-in sample, because no SHA-1 commits could be read here".to_owned(),
         branch: "main".to_owned(),
         commits: vec![
             commit("3b1a7e0c5d92f4868e0b7c1d2a3f4e5d6c7b8a90", ada, day(0), "Add the order service"),

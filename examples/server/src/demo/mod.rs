@@ -1,8 +1,9 @@
-//! `demo`: an example organization in a fresh database, filled from the git repository of the working directory.
-//!
-//! Everything is reported through the API itself, with the requests that a client would send, so that what the demo
-//! shows is what a team gets: a flow with a template, a trail for each commit, this program as the artifact, test
-//! results and reviews as attestations, and a server environment under a policy.
+//! `demo`: an example organization in a new database, filled from the git repository of the working
+//! directory.
+//! Everything is reported through the API, with the requests of a normal client. The demo has a flow with a
+//! template, a trail for each commit, and this program as the artifact. Test results and reviews are
+//! attestations. A server environment has a policy.
+//! and a server environment with a policy.
 
 mod client;
 mod git;
@@ -62,7 +63,8 @@ async fn seed(service: &Evidence) -> Result<ApiKey, Failure> {
     Ok(service.seed(&Seed { user: name(USER)?, orgs: vec![name(ORG)?], api_key: None }).await?)
 }
 
-/// Creates an empty file that did not exist. Only its owner can read it: it will hold hashes of keys.
+/// Creates an empty file that did not exist. Only its owner can read it, because it will contain hashes of
+/// keys.
 fn fresh_file(directory: &Path) -> io::Result<PathBuf> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -79,7 +81,7 @@ fn fresh_file(directory: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The digest of this program, as an artifact's fingerprint.
+/// Returns the digest of this program as an artifact's fingerprint.
 fn own_binary() -> io::Result<String> {
     Ok(evidence_core::digest::sha256_hex(&std::fs::read(std::env::current_exe()?)?))
 }

@@ -1,4 +1,4 @@
-//! What the demo reports, in the order in which a team would.
+//! The reports of the demo, in a team's usual order.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::git::{Commit, History};
 
 /// The flow of the demo.
 pub(crate) const FLOW: &str = "delivery";
-/// Its environment.
+/// The environment of the demo.
 pub(crate) const ENVIRONMENT: &str = "production";
 
 const POLICY: &str = "from-ci";
@@ -24,10 +24,11 @@ trail:
         - name: review
           type: generic
 ";
-/// The fingerprint of an artifact that was reported to no trail: while it runs, the environment is not compliant.
+/// The fingerprint of an artifact that was reported to no trail. The environment is not compliant while it
+/// runs.
 const UNKNOWN_ARTIFACT: &str = "0f7d3b0a9c5e41d2860f4b7c1e9a5d3826b4f0c7e1a9d5b3827c6f4e0a1d9b58";
 
-/// The demo's reports.
+/// The reports of the demo.
 #[derive(Debug)]
 pub(crate) struct Story<'a> {
     history: &'a History,
@@ -37,12 +38,13 @@ pub(crate) struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// A story over `history`, whose artifact is the program of this fingerprint; links begin with `url`.
+    /// Creates the reports for `history`. The artifact is the program with this fingerprint; links begin with
+    /// `url`.
     pub(crate) const fn new(history: &'a History, fingerprint: String, url: &'a str) -> Self {
         Self { history, fingerprint, url }
     }
 
-    /// The name of the newest trail.
+    /// Returns the name of the newest trail.
     pub(crate) fn newest_trail(&self) -> &str {
         self.history.commits.last().map(trail_name).unwrap_or_default()
     }
@@ -54,14 +56,14 @@ impl<'a> Story<'a> {
         let template = Some(("template_file", "template.yml", TEMPLATE));
         client.form(Method::PUT, "flows", "/template_file", ("data_json", &flow), template).await?;
         for (position, commit) in self.history.commits.iter().enumerate() {
-            // One trail shows what a failing test looks like.
+            // One trail has a failing test.
             let failures = u8::from(position == 1);
             self.deliver(client, commit, failures).await?;
         }
         self.run_in_production(client).await
     }
 
-    /// One trail: its commit, the artifact, the review of the artifact and the tests.
+    /// Reports a trail: its commit, the artifact, the review of the artifact and the tests.
     async fn deliver(&self, client: &Client<'_>, commit: &Commit, failures: u8) -> Result<(), DemoError> {
         let trail = trail_name(commit);
         let git = self.commit_info(commit);
@@ -115,7 +117,7 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// A server environment under a policy, and three reports of what runs there.
+    /// Creates a server environment with a policy, and sends three reports.
     async fn run_in_production(&self, client: &Client<'_>) -> Result<(), DemoError> {
         let environment =
             json!({ "name": ENVIRONMENT, "type": "server", "description": "Where customers are served" });
@@ -148,7 +150,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// A trail is named after its commit.
+/// Returns the trail's name, which is its commit.
 fn trail_name(commit: &Commit) -> &str {
     commit.sha1.get(..12).unwrap_or(&commit.sha1)
 }

@@ -1,4 +1,4 @@
-//! Connections over a pipe, on a clock that jumps to the next timer whenever everybody waits.
+//! Tests connections over a pipe, with a clock that jumps to the next timer when everything waits.
 
 use std::future::{pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,14 @@ use tower::service_fn;
 
 use super::*;
 
-/// How much a pipe holds.
+/// The capacity of a pipe.
 const PIPE: usize = 64 << 10;
 
-/// A connection to a server that works on each request for so long, and then for as long on the text of its answer.
+/// Connects to a server that processes each request for this long, and then generates the text of the
+/// response for as long.
 fn connected(work: Duration) -> DuplexStream {
     let api = service_fn(move |request: Request<BodyDeadline<Incoming>>| async move {
-        // One that does not come is none of its business.
+        // An incomplete body does not matter here.
         drop(request.into_body().collect().await);
         sleep(work).await;
         let text = stream::once(async move {
@@ -98,7 +99,7 @@ async fn of_an_answer_that_is_not_read_little_is_taken() {
     tokio::spawn(async move { Connections::new(api).serve(near).await });
     let (client, mut line) = duplex(PIPE);
     tokio::spawn(async move {
-        // The line is cut, unnoticed, before the answer's text comes.
+        // The line breaks unnoticed before the text of the response arrives.
         timeout(Duration::from_millis(500), copy_bidirectional(&mut line, &mut far)).await.ok();
         pending::<()>().await;
     });
@@ -117,8 +118,8 @@ async fn an_answer_that_is_taken_is_whole_however_long_it_is_worked_on() {
     assert_eq!(response_over_http2(connected(5 * STALL_TIMEOUT)).await.unwrap(), "done");
 }
 
-/// Sends `requests` over one HTTP/2 connection with a pause after each, and answers pings meanwhile; then the time until the
-/// server has ended the connection.
+/// Sends `requests` over one HTTP/2 connection, with a pause after each, and answers pings meanwhile. Returns
+/// the time until the server closed the connection.
 async fn time_until_closed(requests: u32, pause: Duration) -> Duration {
     let mut http = http2::Builder::new(TokioExecutor::new());
     let ping = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The service, and who may use it: the default organization of a user, service accounts and their keys.
+//! The service, and access to it: the default organization of a user, service accounts and their keys.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ pub(crate) fn a_user_has_a_default_organization(fixture: &mut Fixture) {
     fixture.refuses(&elsewhere, "Access denied to /api/v2/user/non-existing-org-abc123");
 }
 
-/// There is nothing to turn on or off, and the client says so without a retry.
+/// There is nothing to turn on or off. The client reports this without a retry.
 pub(crate) fn nothing_is_experimental(fixture: &mut Fixture) {
     fixture.refuses(&["enable", "beta"], "Not found");
     fixture.refuses(&["disable", "beta"], "Not found");
@@ -81,7 +81,7 @@ pub(crate) fn keys_of_service_accounts(fixture: &mut Fixture) {
     let delete = |id| [&["delete", "api-key", id, "--assume-yes"], &of[..]].concat();
     let said = format!("API key {id} for service account ci was deleted!");
     let (administrator, next) = (fixture.server.key.clone(), next.to_owned());
-    // Both work until the old one is deleted.
+    // Both keys work until the old one is deleted.
     for works in [key, &next] {
         fixture.server.key = works.to_owned();
         fixture.prints(&["list", "flows"], "No flows were found.");

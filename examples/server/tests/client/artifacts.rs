@@ -1,4 +1,4 @@
-//! Artifacts, as they are attested and as older pipelines report them, and what finds them.
+//! Artifacts, as attested and as reported by older pipelines, and searches for them.
 
 use serde_json::json;
 
@@ -45,7 +45,7 @@ pub(crate) fn an_artifact_of_a_trail(fixture: &mut Fixture) {
         "artifact 'binary' created for template name 'binary'",
     );
 
-    // A trail and a flow that nobody has begun, and a name that no template has.
+    // Creates a trail and a flow that did not exist, and uses a name that no template has.
     let attest = ["attest", "artifact", &file, "--artifact-type", "file", "--commit", "HEAD"];
     let links = ["--build-url", "https://ci.example.com/2", "--commit-url", "https://git.example.com/c/2"];
     let new = ["--flow", "implicit", "--trail", "new", "--name", "other", "--display-name", "The program"];
@@ -70,7 +70,7 @@ pub(crate) fn an_artifact_of_a_trail(fixture: &mut Fixture) {
         &["get", "artifact", "delivery@a@b"],
         "Input payload validation failed: map[fingerprint:String should match pattern '^[a-f0-9]{5,64}$' [input: a@b]]",
     );
-    // Of a commit that nothing was built from there are none.
+    // No artifact was built from this commit.
     fixture.prints(&["get", "artifact", "delivery:deadbeef"], "");
     let nowhere = "Flow named 'nowhere' does not exist for organization 'acme'";
     fixture.refuses(&["get", "artifact", "nowhere@deadbeef"], nowhere);
@@ -79,10 +79,10 @@ pub(crate) fn an_artifact_of_a_trail(fixture: &mut Fixture) {
     fixture.refuses(&["list", "artifacts", "--repo", "nowhere"], "Repo 'nowhere' not found");
 }
 
-/// It says of the commits since the last report what it knows, and asks for that one.
+/// The report contains the commits since the last report, for which the client asks.
 pub(crate) fn an_artifact_of_an_older_pipeline_has_no_trail(fixture: &mut Fixture) {
     fixture.create_flow();
-    // The name of a branch is sent as it is, whatever it has.
+    // The name of a branch is sent unchanged, with any characters.
     fixture.git(&["checkout", "--quiet", "-b", "100%+a&b#c"]);
     let file = fixture.file("binary", "the program");
     let fingerprint = fixture.does(&["fingerprint", &file, "--artifact-type", "file"]).trim().to_owned();

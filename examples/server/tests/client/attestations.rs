@@ -1,15 +1,15 @@
-//! Attestations of trails and artifacts, and what they do to compliance.
+//! Attestations of trails and artifacts, and their effect on compliance.
 
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, TO, from_xtask};
 
-/// The command that reads what was attested under a name in `trail-1`.
+/// Returns the command that reads the attestations of this name in `trail-1`.
 pub(crate) fn read(name: &str) -> [&str; 7] {
     ["get", "attestation", name, TO[0], TO[1], TO[2], TO[3]]
 }
 
-/// What the client shows of an attestation without a commit.
+/// Returns the client's output for an attestation without a commit.
 pub(crate) fn shown(name: &str, kind: &str, is_compliant: bool) -> String {
     format!(
         "Name: {name}\nType: {kind}\nCompliance: {is_compliant}\nCreated at: THEN\n\
@@ -17,7 +17,7 @@ pub(crate) fn shown(name: &str, kind: &str, is_compliant: bool) -> String {
     )
 }
 
-/// The same, of one that names the commit.
+/// Returns the client's output for an attestation that names the commit.
 pub(crate) fn shown_of_commit(fixture: &Fixture, name: &str, kind: &str, is_compliant: bool) -> String {
     format!(
         "Name: {name}\nType: {kind}\nCompliance: {is_compliant}\nCreated at: THEN\nGit Commit Info:\nSha1: {}\n\
@@ -27,7 +27,7 @@ pub(crate) fn shown_of_commit(fixture: &Fixture, name: &str, kind: &str, is_comp
     )
 }
 
-/// The path of a link that answers carry.
+/// Returns the path of a link in a response.
 fn path(link: &Value) -> String {
     let (_, path) = link["href"].as_str().unwrap().split_once("/api/").unwrap();
     format!("/api/{path}")
@@ -79,7 +79,7 @@ pub(crate) fn a_trail_becomes_compliant_by_what_is_attested(fixture: &mut Fixtur
         (&json!(true), &json!("evidence.tgz"))
     );
 
-    // By its id, and by names and ids that nothing has.
+    // By its id, and by unknown names and ids.
     let id = found["attestation_id"].as_str().unwrap();
     let by_id = ["get", "attestation", "--attestation-id", id];
     fixture.prints(&by_id, &shown("false", "generic", true));
@@ -100,7 +100,7 @@ pub(crate) fn a_trail_becomes_compliant_by_what_is_attested(fixture: &mut Fixtur
     fixture.says(&[&late[..], &TO, &["--commit", "HEAD"]].concat(), &said("late"));
     fixture.says(&["get", "trail", "trail-1", "--flow", "delivery"], "reported for other.late");
 
-    // Content that the trail has not.
+    // The trail does not have this content.
     let unknown = "f".repeat(64);
     fixture.refuses(
         &[&["attest", "generic", "--name", "x", "--fingerprint", &unknown], &TO[..]].concat(),
@@ -109,7 +109,7 @@ pub(crate) fn a_trail_becomes_compliant_by_what_is_attested(fixture: &mut Fixtur
              belonging to organization \"acme\""
         ),
     );
-    // One that nobody asked for, and that fails; and a trail that nobody began.
+    // An attestation that no template requires, with a failure; and a trail that does not exist.
     let extra = ["attest", "generic", "--name", "extra", "--compliant=false", "--commit", "HEAD"];
     fixture.says(&[&extra[..], &TO].concat(), &said("extra"));
     fixture.prints(&read("extra"), &shown_of_commit(fixture, "extra", "generic", false));
@@ -121,7 +121,7 @@ pub(crate) fn a_trail_becomes_compliant_by_what_is_attested(fixture: &mut Fixtur
     fixture.says(&["get", "trail", "unbegun", "--flow", "delivery"], "INCOMPLETE");
 }
 
-/// A scan as Snyk writes it, with one finding.
+/// A scan in Snyk's format, with one finding.
 const SARIF: &str = r#"{
   "$schema": "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/master/Schemata/sarif-schema-2.1.0.json",
   "version": "2.1.0",
@@ -163,14 +163,14 @@ pub(crate) fn a_scan_is_overridden(fixture: &mut Fixture) {
     );
     assert_eq!(status["overridden_attestation_id"], found[0]["attestation_id"]);
 
-    // What was never reported is overridden, too, with a commit or without.
+    // An attestation that was never reported can be overridden as well, with or without a commit.
     let reject = ["attest", "override", "--reason", "missing", "--original-attestation-type", "generic"];
     fixture.does(
         &[&reject[..], &["--name", "never", "--new-compliance-status=false", "--commit", "HEAD"], &TO]
             .concat(),
     );
     fixture.prints(&read("never"), &shown_of_commit(fixture, "never", "generic", false));
-    // A type of the organization's is called by its name.
+    // A custom type is identified by its name.
     let custom =
         [&accept[..], &["--name", "x", "--original-attestation-type"], &["custom:person"], &TO].concat();
     fixture.does(&custom);

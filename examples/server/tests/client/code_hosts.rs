@@ -1,5 +1,5 @@
-//! What the client looks up elsewhere before it attests: pull requests at code hosts, issues, quality gates. A small
-//! server in this process stands in for all of these.
+//! External data that the client looks up before it attests: pull requests at code hosts, issues, quality
+//! gates. A small server in this process replaces all of them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,13 +10,14 @@ use crate::attestations::{read, shown, shown_of_commit};
 use crate::fixture::{Fixture, TO};
 use crate::support::ORG;
 
-/// Answers requests whose method and path begin so, as long as the process runs; answers where it listens.
+/// Responds to requests that begin with this method and path, as long as the process runs. Returns its
+/// address.
 fn stand_in(answers: Vec<(String, Value)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            // The client says what it missed.
+            // The client reports a missing response.
             let _ = answer(&stream.unwrap(), &answers);
         }
     });
@@ -51,7 +52,7 @@ fn answer(mut stream: &TcpStream, answers: &[(String, Value)]) -> std::io::Resul
 const MADE: &str = "2026-01-02T03:04:05Z";
 const MERGED: &str = "2026-01-03T03:04:05Z";
 
-/// A pull request of the commit at each code host, and none at the one below `/empty`.
+/// Returns a pull request of the commit at each code host, and none at the one below `/empty`.
 fn code_hosts(commit: &str) -> String {
     let page = json!({"hasNextPage": false, "endCursor": null});
     let of_github = json!({
@@ -75,7 +76,7 @@ fn code_hosts(commit: &str) -> String {
         "id": commit, "message": "Begin", "author_name": "Ada", "author_email": "ada@example.com", "created_at": MADE,
         "committed_date": MADE, "web_url": "https://gitlab.example.com/c",
     });
-    // Azure DevOps says first where everything is.
+    // Azure DevOps first returns the locations of its resources.
     let location = |id: &str, name: &str, route: &str| {
         json!({
             "id": id, "area": "git", "resourceName": name, "resourceVersion": 1, "minVersion": "1.0",
@@ -129,7 +130,7 @@ fn code_hosts(commit: &str) -> String {
     stand_in(answers.into())
 }
 
-/// The options that name GitHub at this address.
+/// Returns the options for GitHub at this address.
 fn of_github(url: &str) -> Vec<&str> {
     vec!["--github-base-url", url, "--github-token", "x", "--github-org", "acme"]
 }
@@ -174,7 +175,7 @@ pub(crate) fn pull_requests_of_each_code_host(fixture: &mut Fixture) {
     attest("github", "none", of_github(&empty));
     fixture.prints(&read("none"), &shown_of_commit(fixture, "none", "pull_request", false));
 
-    // What the client sends for Bitbucket, whose address it has built in.
+    // The client's request for Bitbucket, whose address is built in.
     let document = json!({
         "attestation_name": "bitbucket",
         "git_provider": "bitbucket",
@@ -198,7 +199,8 @@ pub(crate) fn pull_requests_of_each_code_host(fixture: &mut Fixture) {
     assert_eq!(found["approvers"][0]["username"], "Grace");
 }
 
-/// An issue tracker that has the issue of the commit and no other, and a server with the quality gate of an analysis.
+/// Returns an issue tracker with the issue of the commit and no other, and a server with the quality gate of
+/// an analysis.
 fn trackers(commit: &str) -> String {
     let task = json!({
         "id": "T1", "type": "REPORT", "componentKey": "app", "componentName": "App", "status": "SUCCESS",
@@ -245,7 +247,7 @@ pub(crate) fn issues_and_quality_gates(fixture: &mut Fixture) {
     attest("jira", "none", &[&jira[..], &["--jira-project-key", "OTHER"]].concat());
     assert_eq!(fixture.reads(&read("none"))[0]["jira_results"], json!([]));
 
-    // By what the scanner left behind, which names the task, and by the project alone.
+    // By the scanner's files, which name the task, and by the project alone.
     let left = format!(
         "serverUrl={trackers}/passed\nceTaskUrl={trackers}/passed/api/ce/task?id=T1\nprojectKey=app\n"
     );

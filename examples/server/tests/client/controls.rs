@@ -1,4 +1,4 @@
-//! Controls, and decisions about them.
+//! Controls and decisions about them.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ pub(crate) fn a_control_and_the_decisions_about_it(fixture: &mut Fixture) {
     fixture.prints(&list(&[]), "No controls were found.");
     let create = ["create", "control", "SDLC-1", "--name", "Reviewed", "--description", "By somebody else"];
     fixture.says(&create, "control SDLC-1 was created");
-    // Refused with the one status of this kind that the client does not retry.
+    // The response has the only such status that the client does not retry.
     let exists = "A control with identifier 'SDLC-1' already exists in organization 'acme'";
     fixture.refuses(&create, exists);
     let pattern = r"String should match pattern '^[a-zA-Z0-9\-._~]+$' [input: bad identifier]";
@@ -68,7 +68,7 @@ pub(crate) fn a_control_and_the_decisions_about_it(fixture: &mut Fixture) {
     decide("review", "SDLC-1", "--compliant=true");
     let found = fixture.reads(&read("review"));
     assert_eq!((&found[0]["is_compliant"], &found[1]["is_compliant"]), (&json!(true), &json!(false)));
-    // About a control that the organization has not made.
+    // About a control that does not exist.
     decide("other", "RCTL-043", "--compliant=true");
     fixture.prints(&read("other"), &shown("other", "system:decision", true));
 

@@ -1,4 +1,4 @@
-//! Attestation types of the organization's own.
+//! Custom attestation types.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub(crate) fn a_custom_type_and_its_versions(fixture: &mut Fixture) {
         json!({"content_type": "jq", "rules": [".age >= 18", ".age < 120"]})
     );
 
-    // Made again, it has another version.
+    // Creating the type again creates another version.
     let summary = r#"[{"name": "Approved", "expression": ".approved"}]"#;
     let again = ["create", "attestation-type", "review", "--jq", ".approved", "--summary-json", summary];
     fixture.says(&again, "attestation-type review was created");

@@ -1,4 +1,4 @@
-//! Environments, their snapshots, and the policies that decide about these.
+//! Environments, their snapshots, and their policies.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ pub(crate) fn an_environment_its_snapshots_and_what_is_allowed_there(fixture: &m
     fixture.says(&["snapshot", "paths", "prod", "--paths-file", &paths], "[1] artifacts were reported");
     fixture.says(&["get", "snapshot", "prod"], "tool");
 
-    // The logical environment has what its member runs.
+    // The logical environment contains the artifacts of its member.
     assert_eq!(fixture.reads(&["list", "snapshots", "all"]), fixture.reads(&["list", "snapshots", "prod"]));
     let first = fixture.reads(&["get", "snapshot", "all#1"]);
     assert_eq!(

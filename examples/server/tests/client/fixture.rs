@@ -1,4 +1,4 @@
-//! A server, the client, and a repository that the client runs in.
+//! A server, the client, and a repository for the client.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::known_commands;
 use crate::support::{Database, ORG, Server};
 
-/// A flow's template that asks for an attestation of the trail, and for one of an artifact.
+/// A flow's template that requires an attestation of the trail and one of an artifact.
 pub(crate) const TEMPLATE: &str = "\
 version: 1
 trail:
@@ -26,10 +26,10 @@ trail:
           type: generic
 ";
 
-/// The options that name the trail of most scenarios.
+/// The options for the trail of most scenarios.
 pub(crate) const TO: [&str; 4] = ["--flow", "delivery", "--trail", "trail-1"];
 
-/// The commit of every scenario, as every machine makes it.
+/// The commit of every scenario, identical on every machine.
 const COMMIT_ENVIRONMENT: [(&str, &str); 6] = [
     ("GIT_AUTHOR_NAME", "Ada"),
     ("GIT_AUTHOR_EMAIL", "ada@example.com"),
@@ -39,7 +39,7 @@ const COMMIT_ENVIRONMENT: [(&str, &str); 6] = [
     ("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z"),
 ];
 
-/// Where the server keeps its records.
+/// The database of the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Store {
     Sqlite,
@@ -62,7 +62,7 @@ impl Store {
     }
 }
 
-/// A path that `cargo xtask` names.
+/// Returns a path that `cargo xtask` sets.
 pub(crate) fn from_xtask(variable: &str) -> PathBuf {
     let Some(path) = std::env::var_os(variable) else {
         panic!("{variable} is not set: this test is run by `cargo xtask test` and `cargo xtask client`");
@@ -70,21 +70,21 @@ pub(crate) fn from_xtask(variable: &str) -> PathBuf {
     Path::new(&path).to_owned()
 }
 
-/// The client's program.
+/// Returns the client's program.
 pub(crate) fn client() -> PathBuf {
     from_xtask("EVIDENCE_TEST_CLIENT")
 }
 
-/// A server on a fresh store, the client, and a repository with one commit that the client runs in.
+/// A server with a new store, the client, and a repository with one commit.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
     /// The repository.
     pub(crate) repo: PathBuf,
-    /// The repository's only commit.
+    /// The only commit of the repository.
     pub(crate) commit: String,
     directory: TempDir,
     client: PathBuf,
-    /// The commands that were run, and those of which JSON was read.
+    /// The commands that ran, each with whether it printed JSON.
     ran: RefCell<BTreeSet<(&'static str, bool)>>,
 }
 
@@ -106,7 +106,7 @@ impl Fixture {
         fixture
     }
 
-    /// Asserts that these commands were run; those that read, for a table as well as for JSON.
+    /// Asserts that these commands ran. Commands that read must have printed a table as well as JSON.
     pub(crate) fn expect_covered(&self, commands: &[&'static str]) {
         let ran = self.ran.borrow();
         for &command in commands {
@@ -117,7 +117,7 @@ impl Fixture {
         }
     }
 
-    /// A file with this content, beside the repository.
+    /// Creates a file with this content beside the repository.
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
         let file = self.directory.path().join(name);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -143,7 +143,7 @@ impl Fixture {
                 ("KOSLI_HOST", &format!("http://{}", self.server.address)),
                 ("KOSLI_API_TOKEN", &self.server.key),
                 ("KOSLI_ORG", ORG),
-                // A failure that clients retry is a failure of the scenario.
+                // A failure that clients retry fails the scenario.
                 ("KOSLI_MAX_API_RETRIES", "0"),
                 // The client then shows one date for every time.
                 ("KOSLI_TESTS", "true"),
@@ -152,7 +152,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Runs a command that must succeed; answers what it printed.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) fn does(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let printed = String::from_utf8(output.stdout).unwrap();
@@ -161,13 +161,14 @@ impl Fixture {
         printed + &stderr
     }
 
-    /// Runs a command that must succeed and say this among other things.
+    /// Runs a command that must succeed and print this, among other things.
     pub(crate) fn says(&self, arguments: &[&str], expected: &str) {
         let printed = self.does(arguments);
         assert!(printed.contains(expected), "{arguments:?} does not say {expected:?}: {printed}");
     }
 
-    /// Runs a command that must succeed and print exactly this, but for what [`Self::legible`] leaves out.
+    /// Runs a command that must succeed and print exactly this, except for the parts that [`Self::legible`]
+    /// replaces.
     pub(crate) fn prints(&self, arguments: &[&str], expected: &str) {
         let output = self.run(arguments);
         let (printed, stderr) = (self.legible(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -175,8 +176,9 @@ impl Fixture {
         assert_eq!(printed, self.legible(expected.as_bytes()), "{arguments:?}");
     }
 
-    /// A table without what differs from run to run, or by its width: blank lines and repeated spaces are left out, ids
-    /// are `ID`, the one date that the client shows is `THEN`, and the server's address `HOST`.
+    /// Returns a table without the parts that differ between runs or depend on its width. Blank lines and
+    /// repeated spaces are removed. Ids become `ID`, the client's only date becomes `THEN`, and the server's
+    /// address `HOST`.
     fn legible(&self, printed: &[u8]) -> String {
         let printed = str::from_utf8(printed).unwrap();
         let port = self.server.address.rsplit(':').next().unwrap();
@@ -190,12 +192,13 @@ impl Fixture {
         without_ids(&Vec::from_iter(lines).join("\n"))
     }
 
-    /// Runs a command that must fail and say exactly this, or something that begins with what stands before `…`.
+    /// Runs a command that must fail with exactly this message, or with one that begins with the text before
+    /// `…`.
     pub(crate) fn refuses(&self, arguments: &[&str], expected: &str) {
         let output = self.run(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{arguments:?}");
-        // Before the message stands what was asked for.
+        // The request precedes the message.
         let said = stderr.split_once("Error: [kosli ").and_then(|(_, said)| said.split_once("] "));
         let said = said.map(|(_, said)| said.trim_end()).unwrap_or_default();
         let holds = match expected.strip_suffix('…') {
@@ -205,7 +208,7 @@ impl Fixture {
         assert!(holds, "{arguments:?} does not say {expected:?}: {stderr}");
     }
 
-    /// What a command answers as JSON.
+    /// Returns the output of a command as JSON.
     pub(crate) fn reads(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--output", "json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -232,13 +235,13 @@ impl Fixture {
         self.says(&begin, &format!("trail '{trail}' was begun"));
     }
 
-    /// Creates the flow `delivery`, and begins its trail `trail-1`.
+    /// Creates the flow `delivery` and its trail `trail-1`.
     pub(crate) fn begin(&self) {
         self.create_flow();
         self.begin_trail("trail-1");
     }
 
-    /// Attests a file as the artifact `binary` of `trail-1`; answers the file and its fingerprint.
+    /// Attests a file as the artifact `binary` of `trail-1`. Returns the file and its fingerprint.
     pub(crate) fn attest_artifact(&self, options: &[&str]) -> (String, String) {
         let file = self.file("binary", "the program");
         let fingerprint = self.does(&["fingerprint", &file, "--artifact-type", "file"]).trim().to_owned();
@@ -251,7 +254,7 @@ impl Fixture {
     }
 }
 
-/// The same text with `ID` for each id.
+/// Returns the text with `ID` for each id.
 fn without_ids(text: &str) -> String {
     const FORM: &str = "00000000-0000-0000-0000-00000000";
     let is_id = |text: &str| {

@@ -43,7 +43,7 @@ pub(crate) fn a_flow_with_a_template(fixture: &mut Fixture) {
     fixture.refuses(&["get", "flow", "non-existing"], unknown);
 }
 
-/// The client still sends lists of names, in place of a template.
+/// The client still sends lists of names instead of a template.
 pub(crate) fn a_flow_of_an_older_pipeline_has_a_list_of_names(fixture: &mut Fixture) {
     let create = ["create", "flow", "older", "--template", "unit-tests,scan", "--description", "Old"];
     fixture.says(&create, "flow 'older' was created");
@@ -56,7 +56,7 @@ pub(crate) fn a_flow_of_an_older_pipeline_has_a_list_of_names(fixture: &mut Fixt
     assert_eq!(fixture.reads(&get)["template"], json!(["unit-tests", "scan", "artifact"]));
     fixture.says(&["create", "flow", "older"], "flow 'older' was updated");
     assert_eq!(fixture.reads(&get)["template"], json!(["artifact"]));
-    // One with names becomes one with a template.
+    // A flow with names becomes one with a template.
     fixture.says(&["create", "flow", "older", "--use-empty-template"], "flow 'older' was updated");
     assert_eq!(fixture.reads(&get)["template"], "version: 1");
     let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_~]*$' [input: foo bar]";
@@ -91,7 +91,7 @@ pub(crate) fn flows_are_listed_searched_and_tagged(fixture: &mut Fixture) {
     let set = ["tag", "flow", "web", "--set", "team=a", "--set", "tier=one"];
     fixture.says(&set, "Tag(s) [team, tier] added for flow 'web'");
     fixture.says(&["tag", "flows", "web", "--unset", "tier"], "Tag(s) [tier] removed for flows 'web'");
-    // What is not there is removed, too.
+    // Removing a missing tag succeeds.
     fixture.does(&["tag", "flow", "web", "--unset", "tier"]);
     assert_eq!(fixture.reads(&["get", "flow", "web"])["tags"], json!({"team": "a"}));
     fixture.says(&["get", "flow", "web"], "[team=a]");
@@ -106,7 +106,7 @@ pub(crate) fn a_flow_is_renamed_and_archived(fixture: &mut Fixture) {
     fixture.begin();
     let rename = ["rename", "flow", "delivery", "shipping"];
     fixture.says(&rename, "flow delivery was renamed to shipping");
-    // The former name still leads to it, also when something is reported.
+    // The former name still leads to the flow, also for reports.
     assert_eq!(fixture.reads(&["get", "flow", "delivery"])["name"], "shipping");
     fixture
         .says(&[&["attest", "generic", "--name", "late"], &TO[..]].concat(), "'late' is reported to trail");

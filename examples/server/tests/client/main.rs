@@ -1,9 +1,10 @@
-//! The public command-line client drives the server: what an unrelated program sends is accepted, and what it reads it
-//! finds and shows. `cargo xtask client` fetches the client, provides PostgreSQL, and says where both are.
+//! Runs the public command-line client against the server: the server accepts the requests of an independent
+//! program, which finds and shows the results. `cargo xtask client` fetches the client, provides PostgreSQL,
+//! and sets the paths of both.
 //!
-//! [`SCENARIOS`] says which commands of the client each scenario covers, and [`NOT_RUN`] why others are not run. A
-//! scenario runs on each store, and fails if it does not run what it covers. `-- flows` runs those with `flows` in their
-//! names, `-- sqlite` all of one store.
+//! [`SCENARIOS`] has the commands of the client that each scenario covers, and [`NOT_RUN`] the reasons why
+//! others do not run. A scenario runs on each store, and fails if it does not run the commands that it
+//! covers. `-- flows` runs those with `flows` in their names, `-- sqlite` all of one store.
 
 mod accounts;
 mod artifacts;
@@ -25,10 +26,10 @@ use std::process::{Command, ExitCode};
 use fixture::{Fixture, Store, client};
 use libtest_mimic::{Arguments, Trial};
 
-/// What somebody does with the client.
+/// A sequence of commands of the client.
 struct Scenario {
     name: &'static str,
-    /// The commands whose effect and output it checks. Of those that print tables and JSON it checks both.
+    /// The commands whose effect and output it checks, for tables as well as for JSON.
     covers: &'static [&'static str],
     run: fn(&mut Fixture),
 }
@@ -214,7 +215,7 @@ static SCENARIOS: [Scenario; 29] = [
     },
 ];
 
-/// The commands that no scenario covers, and why.
+/// The commands that no scenario covers, with the reasons.
 const NOT_RUN: [(&str, &str); 19] = [
     ("snapshot azure", CLOUD),
     ("snapshot cloud-run", CLOUD),
@@ -246,13 +247,13 @@ const LOCAL: &str = "asks no server";
 /// The commands that no help text of the client lists.
 const HIDDEN: [&str; 4] = ["attest override", "docs", "report artifact", "snapshot server"];
 
-/// Every command that is named above.
+/// Returns every command above.
 fn known_commands() -> BTreeSet<&'static str> {
     let covered = SCENARIOS.iter().flat_map(|scenario| scenario.covers).copied();
     covered.chain(NOT_RUN.map(|(command, _)| command)).collect()
 }
 
-/// The commands below this one that do something, by the client's help texts.
+/// Returns the commands with an effect below this one, by the client's help texts.
 fn listed_below(command: &str) -> Vec<String> {
     let output = Command::new(client()).args(command.split_whitespace()).arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
@@ -260,12 +261,12 @@ fn listed_below(command: &str) -> Vec<String> {
         return vec![command.to_owned()];
     };
     let (list, _) = rest.split_once("\nFlags:\n").unwrap_or((rest, ""));
-    // A long description goes on at the beginning of a line.
+    // A long description continues at the beginning of a line.
     let listed = list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     listed.flat_map(|word| listed_below(format!("{command} {word}").trim())).collect()
 }
 
-/// A command that a new version of the client brings, or takes away, is a line above.
+/// A command that a new version of the client adds or removes needs a line above.
 fn every_command_of_the_client_is_accounted_for() {
     let listed = Vec::from_iter(listed_below("").into_iter().chain(HIDDEN.map(str::to_owned)));
     let listed = BTreeSet::from_iter(listed.iter().map(String::as_str));

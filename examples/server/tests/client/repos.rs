@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::fixture::Fixture;
 
-/// The options that name a repo of this id, at this host.
+/// Returns the options for a repo with this id at this host.
 fn of_repo<'a>(id: &'a str, url: &'a str, provider: &'a str) -> [&'a str; 8] {
     ["--repo-id", id, "--repository", "acme/app", "--repo-url", url, "--repo-provider", provider]
 }
@@ -66,7 +66,7 @@ pub(crate) fn a_repo_and_what_was_built_of_it(fixture: &mut Fixture) {
         ),
     );
 
-    // Another one of the same name.
+    // Another repo with the same name.
     let of_second = of_repo("18", "https://github.example.com/acme/app", "github");
     fixture.attest_artifact(&of_second);
     let several = "Multiple repos named 'acme/app' exist (github, gitlab). Specify the 'provider'…";

@@ -37,7 +37,7 @@ pub(crate) fn a_trail_and_what_happened_to_it(fixture: &mut Fixture) {
     let trail = fixture.reads(&get);
     assert_eq!(trail["compliance_state"], "INCOMPLETE");
     assert_eq!(trail["git_commit_info"]["sha1"], *sha);
-    // What the second report does not say stays.
+    // Values that the second report omits stay.
     assert_eq!(trail["user_data"], json!({"build": [1, "two"]}));
     assert_eq!(trail["external_urls"]["log"]["href"], "https://ci.example.com/log");
     assert_eq!(trail["compliance_status"]["attestations_statuses"][0]["status"], "MISSING");
@@ -46,7 +46,7 @@ pub(crate) fn a_trail_and_what_happened_to_it(fixture: &mut Fixture) {
     fixture.says(&markdown, "| Origin | https://ci.example.com/1 |");
     fixture.says(&markdown, "**binary** — ⏳ MISSING");
 
-    // A template of its own, no commit, and a commit without what was not to be sent.
+    // A separate template, no commit, and a commit without the excluded fields.
     fixture.does(&["create", "flow", "empty", "--use-empty-template"]);
     let template = fixture.file("template.yml", TEMPLATE);
     let own = ["begin", "trail", "own", "--flow", "empty", "--template-file", &template];
@@ -81,7 +81,7 @@ pub(crate) fn a_trail_and_what_happened_to_it(fixture: &mut Fixture) {
 }
 
 pub(crate) fn trails_over_the_history_of_this_repository(fixture: &mut Fixture) {
-    // A plain clone, whatever form the checkout has that the tests run in.
+    // A plain clone, regardless of the form of the checkout in which the tests run.
     let clone = fixture.repo.with_file_name("history");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let cloned = Command::new("git").args(["clone", "--quiet", source]).arg(&clone).status().unwrap();
@@ -105,7 +105,7 @@ pub(crate) fn trails_over_the_history_of_this_repository(fixture: &mut Fixture) 
     let count = commits.lines().count();
     let head = "NAME DESCRIPTION COMPLIANCE";
 
-    // The newest comes first.
+    // Newest first.
     let all = fixture.reads(&list(&[]));
     assert_eq!(
         (&all["data"][0]["name"], &all["pagination"]["total"]),
@@ -126,7 +126,7 @@ pub(crate) fn trails_over_the_history_of_this_repository(fixture: &mut Fixture) 
     fixture.refuses(&list(&["--flow", "nowhere"]), unknown);
 }
 
-/// The client evaluates; what it evaluates are the trail and each of its attestations.
+/// The client evaluates policies on the trail and each of its attestations.
 const POLICY: &str = "\
 package policy
 

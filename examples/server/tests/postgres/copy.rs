@@ -1,4 +1,4 @@
-//! Moving up, and back: from a file to a server and to a file again.
+//! Copies from a file to a server and back.
 
 use crate::cluster;
 use crate::copying::{copied, fill, sound, trail};

@@ -1,4 +1,4 @@
-//! Commands that are about what a store holds make none where there is none.
+//! Commands that need an existing store do not create one.
 
 use evidence_test_postgres::SchemaName;
 
@@ -22,7 +22,7 @@ fn a_schema_without_a_store_stays_without() {
         let sentence = format!("schema '{}' has no tables of an evidence store", schema.name);
         assert!(stderr.contains(&sentence) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
-    // It can be made here still.
+    // The store can still be created here.
     let seeded = program(&[&["seed", "--user", "jane"][..], &at].concat()).output().unwrap();
     assert!(seeded.status.success(), "{}", String::from_utf8_lossy(&seeded.stderr));
 }

@@ -1,5 +1,5 @@
-//! Everything that can be wrong with a database: one sentence that says what to do and status 1, or 503 until it is
-//! right again; and never half a schema.
+//! Every fault of a database results in one sentence with the remedy and status 1, or in 503 until it is
+//! repaired, but never in a half-created schema.
 
 use std::thread::{scope, sleep};
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::support::{Server, program};
 use crate::writing::WriteOutcome;
 use crate::{cluster, create, environments, hold, release, sound_entries, until_waiting};
 
-/// What the program says, that must not be able to start.
+/// Returns the message of the program, which must fail to start.
 fn refusal(url: &str, schema: &str) -> String {
-    // Nobody has this address (RFC 5737): should the store open after all, the program ends all the same.
+    // No machine has this address (RFC 5737). If the store opened after all, the program would still end.
     let serve = ["--database-url", url, "--database-schema", schema, "--listen", "192.0.2.1:0"];
     let output = program(&serve).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -20,7 +20,7 @@ fn refusal(url: &str, schema: &str) -> String {
     stderr
 }
 
-/// How many schemas of ours a database has.
+/// Returns the number of evidence schemas in a database.
 fn schemas(cluster: &Cluster, database: &str) -> String {
     cluster.sql(database, &["SELECT count(*) FROM pg_namespace WHERE nspname = 'evidence'"]).unwrap()
 }
@@ -92,12 +92,12 @@ fn a_read_only_database_is_read_and_writes_are_asked_to_wait() {
     let server = Server::serve(&database, &key);
     assert_eq!(create(&server.address, &key, "prod"), WriteOutcome::Unavailable);
     assert!(!environments(&server).contains("prod"));
-    // It may be the primary again, or another one is: no restart is needed.
+    // Whether it becomes the primary again or another one does, no restart is needed.
     cluster.sql("postgres", &["ALTER DATABASE evidence RESET default_transaction_read_only"]).unwrap();
     assert_eq!(create(&server.address, &key, "prod"), WriteOutcome::Acknowledged);
 }
 
-/// Waits until a program tries to get the lock that the one which migrates has.
+/// Waits until a program waits for the lock of the migrating one.
 fn until_trying(cluster: &Cluster) {
     let trying = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_try_advisory_lock%'";
     while cluster.sql("evidence", &[trying]).unwrap() == "0" {
@@ -109,7 +109,7 @@ fn until_trying(cluster: &Cluster) {
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 fn a_server_killed_while_it_migrates_leaves_nothing_and_the_next_goes_on() {
     let (cluster, database) = cluster();
-    // Whoever makes the schema now has to wait.
+    // Creating the schema now has to wait.
     hold(&cluster, "CREATE SCHEMA evidence");
     let mut first = program(&["--database-url", &database.url, "--listen", "127.0.0.1:0"]).spawn().unwrap();
     until_waiting(&cluster, 1);

@@ -1,5 +1,5 @@
-//! A database that neither answers nor breaks a connection: whoever asks is told to try again, soon; what was refused
-//! does not happen later; and memory does not grow with what clients keep sending.
+//! A database that neither responds nor closes connections. Callers soon get a response to try again later, a
+//! rejected write does not happen later, and memory does not grow with the clients' requests.
 
 use std::process::Command;
 use std::thread::{scope, sleep};
@@ -9,22 +9,24 @@ use crate::support::{ORG, Server, answer};
 use crate::writing::WriteOutcome;
 use crate::{cluster, create, hold, random_text, release, sound_entries};
 
-/// How long a caller may wait: the documented times to wait for a turn and for a statement, and as much again for a busy
-/// machine.
+/// The maximum time that a caller may wait: the documented times for a permit and for a statement, doubled
+/// for a busy machine.
 const SOON: Duration = Duration::from_secs(40);
 
-/// How soon writes succeed once the database goes on: five seconds, and some more for a busy machine.
+/// The time until writes succeed after the database resumes: five seconds, and a margin for a busy machine.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// How much memory the requests of clients that hang up may take, in KiB: several times the budget of what waits.
+/// The maximum memory of requests whose clients disconnect, in KiB: several times the budget of waiting
+/// requests.
 const GROWTH: u64 = 300 << 10;
 
-/// Clients that send and hang up, how often each of them does, and how long they wait for an answer.
+/// The number of clients that send and disconnect, how often each does, and how long they wait for a
+/// response.
 const CLIENTS: usize = 16;
 const TIMES: usize = 60;
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(150);
 
-/// A request that attests something, with so many bytes of data that cannot be compressed.
+/// Returns a request with an attestation and this many bytes of incompressible data.
 fn attestation(server: &Server, name: &str, size: usize) -> String {
     let body = format!(
         "--x\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n\
@@ -44,7 +46,7 @@ fn attest(server: &Server, name: &str) -> (u16, String) {
     answer(server.send(&attestation(server, name, 16)))
 }
 
-/// Attests, and is told to try again, soon.
+/// Attests, and expects a response to try again soon.
 fn refused(server: &Server, name: &str) {
     let begun = Instant::now();
     let (status, text) = attest(server, name);
@@ -53,7 +55,7 @@ fn refused(server: &Server, name: &str) {
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
-/// How much memory the program has, in KiB.
+/// Returns the memory use of the program, in KiB.
 fn memory(server: &Server) -> u64 {
     let ps = Command::new("ps").args(["-o", "rss=", "-p", &server.child.id().to_string()]).output().unwrap();
     String::from_utf8(ps.stdout).unwrap().trim().parse().unwrap()
@@ -98,7 +100,7 @@ fn writes_that_were_given_up_take_bounded_memory_and_never_happen() {
     let entries = sound_entries(&database);
     let before = memory(&server);
 
-    // The writer hangs; whatever else a request asks is answered.
+    // The writer hangs, and all other requests succeed.
     hold(&cluster, "LOCK TABLE evidence.head IN ACCESS EXCLUSIVE MODE");
     let request = attestation(&server, "given-up", 200 << 10);
     scope(|threads| {

@@ -1,5 +1,5 @@
-//! The program on PostgreSQL: several servers on one database, a database that comes and goes, and everything that can
-//! be wrong with it. Each test has a PostgreSQL server of its own.
+//! The program on PostgreSQL: several servers on one database, a database that restarts, and every fault of a
+//! database. Each test has its own PostgreSQL server.
 #![cfg(unix)]
 
 mod abandoned;
@@ -30,7 +30,7 @@ use evidence_test_postgres::{Cluster, Durability, Programs};
 use support::{Database, ORG, Server, program};
 use writing::{Kind, Record, WriteOutcome};
 
-/// A PostgreSQL server that keeps what it acknowledges, and an empty database in it.
+/// Returns a durable PostgreSQL server with an empty database.
 fn cluster() -> (Cluster, Database) {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let cluster = Cluster::start(&Programs::find().unwrap(), parent, Durability::Full).unwrap();
@@ -39,17 +39,17 @@ fn cluster() -> (Cluster, Database) {
     (cluster, url.into())
 }
 
-/// Does something in a transaction that stays open, and holds its locks, until it is ended by [`release`].
+/// Runs a statement in a transaction that stays open with its locks until [`release`] ends it.
 fn hold(cluster: &Cluster, statement: &str) {
     cluster.sql("evidence", &["BEGIN", statement, "PREPARE TRANSACTION 'held'"]).unwrap();
 }
 
-/// Undoes what [`hold`] did.
+/// Ends the transactions of [`hold`].
 fn release(cluster: &Cluster) {
     cluster.sql("evidence", &["ROLLBACK PREPARED 'held'"]).unwrap();
 }
 
-/// Waits until so many sessions wait for a lock.
+/// Waits until this many sessions wait for a lock.
 fn until_waiting(cluster: &Cluster, sessions: usize) {
     let waiting = || cluster.sql("evidence", &["SELECT count(*) FROM pg_locks WHERE NOT granted"]).unwrap();
     while waiting() != sessions.to_string() {
@@ -57,9 +57,9 @@ fn until_waiting(cluster: &Cluster, sessions: usize) {
     }
 }
 
-/// A text that does not get smaller by compression.
+/// Returns an incompressible text.
 fn random_text(length: usize) -> String {
-    // The only randomness of the standard library.
+    // The only source of randomness in the standard library.
     let random = RandomState::new();
     (0..length.div_ceil(16)).map(|number| format!("{:016x}", random.hash_one(number))).collect::<String>()
         [..length]
@@ -71,15 +71,15 @@ fn create(address: &str, key: &str, name: &str) -> WriteOutcome {
     Record { kind: Kind::Environment, name: name.to_owned() }.write(address, key)
 }
 
-/// Every environment, as a server lists them.
+/// Returns every environment in the form of the server's list.
 fn environments(server: &Server) -> String {
     let (status, text) = server.ask("GET", &format!("/api/v2/environments/{ORG}"), "application/json", "");
     assert_eq!(status, 200, "{text}");
-    // The head has a date.
+    // The head contains a date.
     text.split_once("\r\n\r\n").expect(&text).1.to_owned()
 }
 
-/// Checks the whole store, with its ledgers; answers how many entries they have.
+/// Verifies the whole store and its ledgers. Returns the number of entries.
 fn sound_entries(database: &Database) -> usize {
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
     let stdout = String::from_utf8(checked.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! One organization sends what the database cannot keep; the writes of another one are none the worse for it.
+//! One organization sends what the database cannot store. The writes of another are not affected.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::TcpStream;
@@ -8,14 +8,14 @@ use std::thread::scope;
 use crate::support::{Database, ORG, Server, answer, program};
 use crate::{cluster, random_text};
 
-/// Of how many clients and writes the quiet organization has.
+/// The numbers of clients and writes of the quiet organization.
 const CLIENTS: usize = 6;
 const WRITES: usize = 150;
 
-/// How many clients the other one has.
+/// The number of clients of the noisy organization.
 const NOISY_CLIENTS: usize = 3;
 
-/// A user with an organization; their key.
+/// Creates a user with an organization, and returns the user's key.
 fn seed(database: &Database, user: &str, org: &str) -> String {
     let seeded = program(&["seed", "--database-url", &database.url, "--user", user, "--org", org]).output();
     let seeded = seeded.unwrap();
@@ -23,7 +23,7 @@ fn seed(database: &Database, user: &str, org: &str) -> String {
     String::from_utf8(seeded.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Sends a POST; the status of the answer.
+/// Sends a POST, and returns the status of the response.
 fn post(server: &Server, key: &str, path: &str, media_type: &str, body: &str) -> u16 {
     let stream: TcpStream = server.send(&format!(
         "POST /api/v2{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: {media_type}\r\n\
@@ -33,7 +33,7 @@ fn post(server: &Server, key: &str, path: &str, media_type: &str, body: &str) ->
     answer(stream).0
 }
 
-/// A name of so many characters, each of which takes four bytes.
+/// Returns a name with this number of characters of four bytes each.
 fn wide_name(length: usize) -> String {
     let random = RandomState::new();
     let character =
@@ -41,7 +41,7 @@ fn wide_name(length: usize) -> String {
     (0..length).filter_map(character).collect()
 }
 
-/// A report whose every text is as long as this.
+/// Returns a report whose texts have these lengths.
 fn report(name: usize, address: usize, text: usize) -> String {
     let [name, title, author, branch] = [(); 4].map(|()| wide_name(name));
     let [repo, build, commit] =
@@ -68,7 +68,7 @@ fn what_one_organization_sends_fails_no_write_of_another() {
     scope(|threads| {
         for _ in 0..NOISY_CLIENTS {
             threads.spawn(|| {
-                // As much as is documented, and more than an index of PostgreSQL holds in one place or another.
+                // The documented maximum, and more than some index of PostgreSQL can store.
                 let reports = [
                     ((255, 2048, 4096), 201),
                     ((255, 6000, 4096), 400),

@@ -1,4 +1,4 @@
-//! Two servers on one database: one of them delivers, and the other when that is killed.
+//! Two servers share a database. One delivers notifications, and the other takes over when it is killed.
 
 use std::time::{Duration, Instant};
 
@@ -6,20 +6,20 @@ use crate::cluster;
 use crate::receiving::{Receiver, assert_each_is_told_once, prepare, report, secret, serve};
 use crate::support::{ORG, program};
 
-/// How often the server that delivers is killed.
+/// The number of times that the delivering server is killed.
 const KILLS: usize = 2;
 
-/// Artifacts that start between two kills.
+/// The number of artifacts that start between two kills.
 const STARTED: usize = 12;
 
-/// The promised 30 seconds, and room for a machine that stalls.
+/// The promised 30 seconds, and a margin for a machine that stalls.
 const TAKEN_OVER: Duration = Duration::from_secs(60);
 
 #[test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 fn one_of_two_servers_delivers_and_the_other_within_30_seconds_of_its_end() {
     let (cluster, database) = cluster();
-    // Seeded only: a server would have the lease.
+    // Only seeded, because a server would acquire the lease.
     let seed = ["seed", "--user", "jane", "--org", ORG, "--database-url", &database.url];
     let key = String::from_utf8(program(&seed).output().unwrap().stdout).unwrap().trim_end().to_owned();
     let receiver = Receiver::start(&secret(&database), 0);
@@ -34,14 +34,14 @@ fn one_of_two_servers_delivers_and_the_other_within_30_seconds_of_its_end() {
         let all = receiver.until_taken(started);
         let held_by = holder();
         let other = serve(&database, &key, None);
-        // In the middle of what comes next.
+        // During the next deliveries.
         started += STARTED;
         report(&other, 0..started);
         receiver.until("the first of them", |attempts| attempts.len() > all.len());
         delivering.child.kill().unwrap();
         delivering.child.wait().unwrap();
         let killed = Instant::now();
-        // The last one comes from the other, even where all else had been delivered before the end.
+        // The last event comes from the other server, even if everything else was delivered before the kill.
         started += 1;
         report(&other, 0..started);
         receiver.until_taken(started);

@@ -1,4 +1,4 @@
-//! A database server that is restarted while many clients write.
+//! A database server restarts while many clients write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,15 +11,15 @@ use crate::support::Server;
 use crate::writing::{Record, WRITERS, WriteOutcome, missing};
 use crate::{cluster, sound_entries};
 
-/// How soon a write succeeds once the database server is back: five seconds, and some more for a busy machine.
+/// The time until a write succeeds after the restart: five seconds, and a margin for a busy machine.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// How long a client waits that was asked to try again.
+/// The pause of a client after a response to try again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Written = (Record, WriteOutcome);
 
-/// Writes, whatever is answered, until it is asked to stop. The server itself stays.
+/// Writes, ignoring failures, until it is told to stop. The server itself stays.
 fn write(server: &Server, writer: usize, stop: &AtomicBool, sender: &Sender<Written>) {
     let (mut round, mut number) = (0, 0);
     loop {
@@ -29,7 +29,7 @@ fn write(server: &Server, writer: usize, stop: &AtomicBool, sender: &Sender<Writ
         sender.send((record, outcome)).unwrap();
         number += 1;
         if outcome == WriteOutcome::Unavailable {
-            // What comes next would need what may not be there.
+            // The following records would need one that may not exist.
             (round, number) = (round + 1, 0);
             sleep(PAUSE);
         }
@@ -39,7 +39,7 @@ fn write(server: &Server, writer: usize, stop: &AtomicBool, sender: &Sender<Writ
     }
 }
 
-/// Listens to the writers until so many writes ended like this; keeps the records that were acknowledged.
+/// Collects the outcomes of writers until this many writes have this outcome. Keeps the acknowledged records.
 fn listen(outcomes: &Receiver<Written>, wanted: WriteOutcome, times: usize, acknowledged: &mut Vec<Record>) {
     let mut seen = 0;
     for (record, outcome) in outcomes {
@@ -54,7 +54,7 @@ fn listen(outcomes: &Receiver<Written>, wanted: WriteOutcome, times: usize, ackn
     panic!("the writers ended after {seen} writes that were {wanted:?}");
 }
 
-/// Restarts the database server; every server of ours writes again soon after.
+/// Restarts the database server. Every evidence server writes again soon afterwards.
 fn restart(
     cluster: &Cluster,
     how: Stop,

@@ -10,18 +10,18 @@ use crate::support::{ORG, Server, program};
 use crate::writing::{Record, WRITERS, WriteOutcome, missing};
 use crate::{cluster, environments, sound_entries};
 
-/// How often one of the two servers is killed.
+/// The number of times that one of the two servers is killed.
 const KILLS: usize = 6;
 
-/// How many writes to await before the next kill.
+/// Returns the number of writes before the next kill.
 fn random_writes_before_kill() -> usize {
-    // The only randomness of the standard library.
+    // The only source of randomness in the standard library.
     let random = RandomState::new().hash_one(0) % 300;
     20 + usize::try_from(random).unwrap()
 }
 
-/// Writes through both servers, kills one of them in the middle of it, and returns what was acknowledged. The other
-/// server takes every write.
+/// Writes through both servers, and kills one of them meanwhile. Returns the acknowledged records. The other
+/// server accepts every write.
 fn write_until_one_is_killed(servers: &mut [Server; 2], round: usize) -> Vec<Record> {
     let victim = round % 2;
     let writes = random_writes_before_kill();
@@ -58,7 +58,7 @@ fn write_until_one_is_killed(servers: &mut [Server; 2], round: usize) -> Vec<Rec
     })
 }
 
-/// Begins a trail, in a new flow: the last entry of the ledger.
+/// Begins a trail in a new flow: the last entry of the ledger.
 fn begin_last_trail(server: &Server) {
     for (path, name) in [("flows/acme/template_file", "delivery"), ("trails/acme/delivery", "last")] {
         let form = format!(
@@ -71,8 +71,8 @@ fn begin_last_trail(server: &Server) {
     }
 }
 
-/// The digest of that trail's page, as a server computes it: the page shows the root of the whole ledger up to the trail,
-/// which the server computes for it.
+/// Returns the digest of that trail's page. The page has the root of the whole ledger up to the trail, so the
+/// server computes it.
 fn page_digest(server: &Server) -> String {
     let path = format!("/api/v2/trails/{ORG}/delivery/last/audit_pdf");
     let (status, text) = server.ask("GET", &path, "application/json", "");
@@ -126,7 +126,7 @@ fn ten_servers_start_at_once_on_an_empty_database() {
 fn when_the_server_that_does_the_background_work_is_killed_another_does_it() {
     let (cluster, database) = cluster();
     let sql = |statement: &str| cluster.sql("evidence", &[statement]).unwrap();
-    // A content that was about to be kept long ago.
+    // An attachment that was marked as pending long ago.
     let leave_one = || {
         sql("INSERT INTO evidence.attachment_pending (org, sha256, kept_at)
             SELECT key, repeat('a', 64), 1 FROM evidence.organization WHERE name = 'acme'");

@@ -1,4 +1,4 @@
-//! A server of one's own for a test: a fresh database, a seeded key, a free port.
+//! A separate server for a test, with a new database, a seeded key and a free port.
 
 use std::any::Any;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,32 +15,32 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_evidence-server");
 /// The shared organization of the seeded user.
 pub(crate) const ORG: &str = "acme";
 
-/// The program with these arguments, untouched by the environment of the test.
+/// Returns the program with these arguments, independent of the test's environment.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).env_clear().env("EVIDENCE_LOG_FILTER", "warn").stdin(Stdio::null());
     command
 }
 
-/// A database. Its directory or schema, if it has one of its own, goes with the last who has it.
+/// A database. The last clone removes its directory or schema, if it has its own.
 #[derive(Clone)]
 pub(crate) struct Database {
     /// Its address.
     pub(crate) url: String,
-    /// The schema, where it is not the usual one.
+    /// The schema, if it is not the default.
     schema: Option<String>,
     _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Database {
-    /// The options that name it.
+    /// Returns the options of the database.
     fn options(&self) -> Vec<&str> {
         let schema = self.schema.iter().flat_map(|name| ["--database-schema", name]);
         ["--database-url", &self.url].into_iter().chain(schema).collect()
     }
 }
 
-/// A SQLite file of one's own.
+/// A separate SQLite file.
 impl Default for Database {
     fn default() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -49,14 +49,14 @@ impl Default for Database {
     }
 }
 
-/// A database that somebody else keeps.
+/// An existing database.
 impl From<String> for Database {
     fn from(url: String) -> Self {
         Self { url, schema: None, _guard: None }
     }
 }
 
-/// A schema of one's own in the PostgreSQL server that tests share.
+/// A separate schema in the shared PostgreSQL server.
 #[cfg(unix)]
 impl From<SchemaName> for Database {
     fn from(schema: SchemaName) -> Self {
@@ -65,7 +65,7 @@ impl From<SchemaName> for Database {
     }
 }
 
-/// A running server; killed when it is dropped.
+/// A running server. Dropping it kills the server.
 pub(crate) struct Server {
     /// Its process.
     pub(crate) child: Child,
@@ -73,12 +73,12 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// A key of an administrator of [`ORG`].
     pub(crate) key: String,
-    /// Until nobody needs it any more.
+    /// Kept as long as it is needed.
     _database: Option<Database>,
 }
 
 impl Server {
-    /// Seeds a fresh store and serves it.
+    /// Seeds a new store and serves it.
     pub(crate) fn start(database: &Database) -> Self {
         let seed = program(&["seed", "--user", "jane", "--org", ORG]).args(database.options()).output();
         let seeded = seed.unwrap();
@@ -102,7 +102,7 @@ impl Server {
         Self::of(child, address, key, Some(database.clone()))
     }
 
-    /// A server that was started already.
+    /// Returns a server that is already running.
     pub(crate) fn of(child: Child, address: &str, key: &str, database: Option<Database>) -> Self {
         Self { child, address: address.to_owned(), key: key.to_owned(), _database: database }
     }
@@ -115,7 +115,7 @@ impl Server {
         stream
     }
 
-    /// Sends a whole request and reads the whole answer: the status, and the rest of the text.
+    /// Sends a whole request and reads the whole response: the status, and the rest of the text.
     pub(crate) fn ask(&self, method: &str, path: &str, media_type: &str, body: &str) -> (u16, String) {
         let stream = self.send(&format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: {media_type}\r\n\
@@ -136,7 +136,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads an answer to its end: the status, and the rest of the text.
+/// Reads a response to its end: the status, and the rest of the text.
 pub(crate) fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();

@@ -12,10 +12,10 @@ use crate::support::{Database, ORG, Server, program};
 pub(crate) const JSON: &str = "application/json";
 const SIGNING_KEY: &str = "a signing key of a test, which is long enough";
 
-/// How long is waited for what has to come next.
+/// The maximum time to wait for the next event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A receiver in Python; stopped when it is dropped.
+/// A receiver in Python. Dropping it stops the receiver.
 pub(crate) struct Receiver {
     child: Child,
     pub(crate) port: u16,
@@ -64,7 +64,7 @@ impl Receiver {
         whole.lines().map(attempt).collect()
     }
 
-    /// Waits until what was received fits, as long as more comes.
+    /// Waits until the received attempts satisfy the condition, as long as more arrive.
     pub(crate) fn until(&self, what: &str, fits: impl Fn(&[Attempt]) -> bool) -> Vec<Attempt> {
         let (mut last, mut came) = (Instant::now(), 0);
         loop {
@@ -89,7 +89,7 @@ impl Drop for Receiver {
     }
 }
 
-/// The server, which may send to this machine; where its lease is said, another follows it within so many seconds.
+/// Starts a server that may send to this machine. With a lease duration, another server takes over after it.
 pub(crate) fn serve(database: &Database, key: &str, lease_seconds: Option<u32>) -> Server {
     let mut program = program(&[]);
     program.env("EVIDENCE_WEBHOOK_SECRET", SIGNING_KEY).env("EVIDENCE_NOTIFY_ALLOW", "127.0.0.0/8");
@@ -129,7 +129,7 @@ pub(crate) fn fingerprint(number: usize) -> String {
     format!("{number:064x}")
 }
 
-/// Reports that these run, and no other.
+/// Reports that exactly these artifacts run.
 pub(crate) fn report(server: &Server, running: impl Iterator<Item = usize>) {
     let artifact =
         |number| format!(r#"{{"digests":{{"app":"{}"}},"creationTimestamp":1}}"#, fingerprint(number));
@@ -138,8 +138,8 @@ pub(crate) fn report(server: &Server, running: impl Iterator<Item = usize>) {
     put(server, &format!("/api/v2/environments/{ORG}/prod/report/docker"), &body);
 }
 
-/// Asserts that each of so many artifacts was told as started, under one id. A kill cuts off one attempt at most, which is made
-/// again.
+/// Asserts that the start of each artifact was reported with one id. A kill interrupts at most one attempt,
+/// which is repeated.
 pub(crate) fn assert_each_is_told_once(attempts: Vec<Attempt>, started: usize, kills: usize) {
     let mut ids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
@@ -156,7 +156,7 @@ pub(crate) fn assert_each_is_told_once(attempts: Vec<Attempt>, started: usize, k
 }
 
 impl Receiver {
-    /// Waits until so many artifacts were taken.
+    /// Waits until the start of this many artifacts was received.
     pub(crate) fn until_taken(&self, started: usize) -> Vec<Attempt> {
         self.until("all deliveries", |attempts| {
             let taken = attempts.iter().filter(|attempt| attempt.taken).map(|attempt| &attempt.artifact);

@@ -1,5 +1,5 @@
-//! What many clients do that write until something breaks: each write is acknowledged, refused for the time being, or
-//! in doubt.
+//! Many clients that write until something fails. Each write is acknowledged, temporarily rejected, or has an
+//! unknown outcome.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{Read, Write};
@@ -7,17 +7,17 @@ use std::net::TcpStream;
 
 use crate::support::{ORG, Server};
 
-/// How many clients write at once.
+/// The number of concurrent clients.
 pub(crate) const WRITERS: usize = 32;
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
     /// The server acknowledged it.
     Acknowledged,
-    /// The server asked to try again later.
+    /// The server responded to try again later.
     Unavailable,
-    /// The server is gone: it acknowledged nothing.
+    /// The server is gone, and acknowledged nothing.
     Gone,
 }
 
@@ -38,30 +38,30 @@ pub(crate) enum Kind {
     Attestation,
 }
 
-/// One kind after the other, each after what it is about.
+/// The kinds in turn, each after the one that it depends on.
 const KINDS: [Kind; 5] = [Kind::Environment, Kind::Snapshot, Kind::Trail, Kind::Artifact, Kind::Attestation];
 
 /// The size of every fourth attachment: more than one chunk of a store.
 const LARGE: usize = 300 << 10;
 
 impl Record {
-    /// The record that a writer writes after so many others, all of which it needs.
+    /// Returns a writer's next record after this many others, all of which it depends on.
     pub(crate) fn nth(writer: &str, number: usize) -> Self {
         Self { kind: KINDS[number % KINDS.len()], name: format!("{writer}-{}", number / KINDS.len()) }
     }
 
-    /// Of the artifact.
+    /// Returns the fingerprint of the artifact.
     fn fingerprint(&self) -> String {
         format!("{:064x}", BuildHasherDefault::<DefaultHasher>::default().hash_one(&self.name))
     }
 
-    /// Of the attachment.
+    /// Returns the content of the attachment.
     fn content(&self) -> String {
         let length = if self.name.ends_with(['0', '4', '8']) { LARGE } else { self.name.len() };
         self.name.chars().cycle().take(length).collect()
     }
 
-    /// Writes it. Every answer but the two that are planned for is a failure of the test.
+    /// Writes the record. Any other response than the two expected ones fails the test.
     pub(crate) fn write(&self, address: &str, key: &str) -> WriteOutcome {
         let Self { kind, name } = self;
         let part = |head: &str, text: &str| {
@@ -118,7 +118,7 @@ impl Record {
         WriteOutcome::Acknowledged
     }
 
-    /// Whether the server has it, whole and once.
+    /// Returns whether the server has the record, complete and once.
     fn is_there(&self, server: &Server) -> bool {
         let Self { kind, name } = self;
         let get = |path: &str| {
@@ -144,12 +144,12 @@ impl Record {
     }
 }
 
-/// The acknowledged records that the server has not.
+/// Returns the acknowledged records that the server lacks.
 pub(crate) fn missing<'a>(acknowledged: &'a [Record], server: &Server) -> Vec<&'a Record> {
     acknowledged.iter().filter(|record| !record.is_there(server)).collect()
 }
 
-/// The whole answer; none if the connection broke first.
+/// Returns the whole response; `None` if the connection failed first.
 fn exchange(address: &str, request: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.write_all(request.as_bytes()).ok()?;

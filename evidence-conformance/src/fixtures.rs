@@ -1,0 +1,53 @@
+//! Organizations to record in. The records are those of `evidence_core::fixtures`.
+
+use std::sync::Arc;
+
+use evidence_core::fact::{Fact, Precondition, Write};
+pub(crate) use evidence_core::fixtures::*;
+use evidence_core::id::Id;
+use evidence_core::store::{Entry, Store, StoreResult};
+
+use super::Failure;
+
+/// An organization, and the store it is in.
+#[derive(Clone)]
+pub(crate) struct Org {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) id: Id,
+}
+
+impl Org {
+    /// A new organization of this name; ids below 90 are for organizations.
+    pub(crate) async fn create(store: &Arc<dyn Store>, n: u64, name: &str) -> Result<Self, Failure> {
+        let org = Self { store: Arc::clone(store), id: id(n) };
+        org.record(vec![Fact::OrganizationCreated { record: organization(n, name) }]).await?;
+        Ok(org)
+    }
+
+    /// The organizations `foo` and `foobar`, whose names begin alike.
+    pub(crate) async fn two(store: &Arc<dyn Store>) -> Result<(Self, Self), Failure> {
+        Ok((Self::create(store, 1, "foo").await?, Self::create(store, 2, "foobar").await?))
+    }
+
+    pub(crate) async fn record(&self, facts: Vec<Fact>) -> Result<Vec<Entry>, Failure> {
+        Ok(self.attempt(facts, Vec::new()).await?)
+    }
+
+    /// Records the facts by a clock that shows this instant.
+    pub(crate) async fn record_at(&self, instant: i64, facts: Vec<Fact>) -> Result<(), Failure> {
+        let write = Write { at: at(instant), ..self.write(facts, Vec::new()) };
+        Ok(self.store.record(write).await.map(drop)?)
+    }
+
+    pub(crate) async fn attempt(
+        &self,
+        facts: Vec<Fact>,
+        preconditions: Vec<Precondition>,
+    ) -> StoreResult<Vec<Entry>> {
+        self.store.record(self.write(facts, preconditions)).await
+    }
+
+    pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
+        Write { org: self.id, by: jane(), at: at(7), facts, preconditions, secrets: Vec::new() }
+    }
+}

@@ -1,0 +1,92 @@
+//! Actions, and the deliveries of their targets.
+
+use async_trait::async_trait;
+
+use evidence_core::actions::{Action, ActionStore};
+use evidence_core::fact::Key;
+use evidence_core::feed::Held;
+use evidence_core::id::Id;
+use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
+use evidence_core::page::Listed;
+use evidence_core::store::{Current, StoreResult};
+use evidence_core::time::Timestamp;
+
+use super::{MemoryStore, bytes, records};
+
+#[async_trait]
+impl ActionStore for MemoryStore {
+    async fn action(&self, org: Id, name: &str) -> StoreResult<Option<Current<Action>>> {
+        self.by_name(org, name.parse().ok().map(Key::Action), |tables| &tables.actions)
+    }
+
+    async fn action_numbered(&self, org: Id, number: u64) -> StoreResult<Option<Current<Action>>> {
+        self.by_name(org, Some(Key::ActionNumber(number)), |tables| &tables.actions)
+    }
+
+    async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let actions = self.ask(org, |tables| records(&tables.actions, |action| action.number))?;
+        actions.iter().map(|action| Ok(Listed { id: action.id, bytes: bytes(action)? })).collect()
+    }
+
+    async fn actions_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Action>>> {
+        self.ask(org, |tables| {
+            tables.actions.values().filter(|action| ids.contains(&action.record.id)).cloned().collect()
+        })
+    }
+
+    async fn greatest_action_number(&self, org: Id) -> StoreResult<u64> {
+        self.ask(org, |tables| tables.greatest_action_number)
+    }
+}
+
+#[async_trait]
+impl DeliveryStore for MemoryStore {
+    async fn deliveries(&self, org: Id, targets: &[Id]) -> StoreResult<Vec<Delivery>> {
+        let state = self.read()?;
+        let known = state.deliveries.values();
+        let wanted = known.filter(|known| known.org == org && targets.contains(&known.target));
+        Ok(wanted.cloned().collect())
+    }
+
+    async fn due_deliveries(
+        &self,
+        channel: Channel,
+        now: Timestamp,
+        after: Option<Id>,
+        limit: u64,
+    ) -> StoreResult<Option<(Id, Vec<Delivery>)>> {
+        let state = self.read()?;
+        let due = |delivery: &&Delivery| {
+            delivery.channel == channel && delivery.due_at.is_some_and(|due| due <= now)
+        };
+        let all = || state.deliveries.values().filter(due);
+        let Some(org) = all().map(|one| one.org).filter(|org| after.is_none_or(|after| *org > after)).min()
+        else {
+            return Ok(None);
+        };
+        let mut found: Vec<_> = all().filter(|delivery| delivery.org == org).cloned().collect();
+        found.sort_by_key(|delivery| (delivery.due_at, delivery.target));
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(Some((org, found)))
+    }
+
+    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
+        let mut state = self.write()?;
+        let key = (delivery.org, delivery.target);
+        let revision = state.deliveries.get(&key).map_or(0, |known| known.revision);
+        let is_held =
+            |held: &Held| state.leases.get(&held.lease).is_some_and(|known| known.holder == held.holder);
+        let is_put = revision == delivery.revision
+            && state.tables.contains_key(&delivery.org)
+            && held.is_none_or(is_held);
+        if is_put {
+            state.deliveries.insert(key, Delivery { revision: revision + 1, ..delivery.clone() });
+        }
+        Ok(is_put)
+    }
+
+    async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {
+        self.write()?.deliveries.remove(&(org, target));
+        Ok(())
+    }
+}

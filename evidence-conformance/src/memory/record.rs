@@ -1,0 +1,128 @@
+//! Recording. Everything is checked before the first change.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use evidence_core::auth::KeyHash;
+use evidence_core::fact::{EncodedFact, Fact, Precondition, Write};
+use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
+use evidence_core::store::{Entry, Recorder, StoreError, StoreResult};
+use evidence_core::transfer::{Import, older_entries};
+
+use super::{MemoryStore, State};
+
+/// A write or an import.
+pub(super) struct Change {
+    org: Id,
+    begins: bool,
+    /// The required index of the first fact; only for imports.
+    first: Option<u64>,
+    facts: Vec<EncodedFact>,
+    preconditions: Vec<Precondition>,
+    secrets: Vec<(Id, KeyHash)>,
+}
+
+impl TryFrom<Write> for Change {
+    type Error = StoreError;
+
+    fn try_from(write: Write) -> StoreResult<Self> {
+        let begins = write.begins_ledger();
+        let Write { org, by, at, facts, preconditions, secrets } = write;
+        let prepare = |fact| EncodedFact::new(fact, at, by.to_string());
+        let facts = facts.into_iter().map(prepare).collect::<Result<_, _>>();
+        let facts = facts.map_err(|error| StoreError::Failed(error.into()))?;
+        Ok(Self { org, begins, first: None, facts, preconditions, secrets })
+    }
+}
+
+impl From<Import> for Change {
+    fn from(import: Import) -> Self {
+        let begins = import.begins_ledger();
+        let Import { org, first, facts, secrets, .. } = import;
+        Self { org, begins, first: Some(first), facts, preconditions: Vec::new(), secrets }
+    }
+}
+
+impl MemoryStore {
+    pub(super) fn change(&self, change: Change) -> StoreResult<Vec<Entry>> {
+        let mut state = self.write()?;
+        state.check(&change)?;
+        Ok(state.apply(change))
+    }
+}
+
+#[async_trait]
+impl Recorder for MemoryStore {
+    async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
+        self.change(write.try_into()?)
+    }
+}
+
+impl State {
+    fn check(&self, change: &Change) -> StoreResult<()> {
+        let Change { org, begins, first, preconditions, secrets, .. } = change;
+        let size = self.tables.get(org).map(|tables| tables.ledger.frontier().size());
+        if size.is_none() && !begins {
+            return Err(StoreError::Failed(format!("there is no organization {org}").into()));
+        }
+        let begun_twice = size.is_some() && *begins;
+        let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
+        let facts = change.facts.iter().map(|prepared| &prepared.fact);
+        let admitted = self.name_index.admits(*org, preconditions, facts);
+        if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
+            return Err(StoreError::Conflict);
+        }
+        let last = self.tables.get(org).and_then(|tables| tables.ledger.last());
+        let goes_back = change.facts.first().is_some_and(|prepared| prepared.goes_back(last));
+        if first.is_some() && goes_back {
+            return Err(older_entries());
+        }
+        Ok(())
+    }
+
+    fn hashes_are_new(&self, secrets: &[(Id, KeyHash)]) -> bool {
+        let mut taken = BTreeSet::new();
+        secrets.iter().all(|(_, hash)| !self.hashes.contains_key(hash) && taken.insert(hash))
+    }
+
+    fn apply(&mut self, change: Change) -> Vec<Entry> {
+        let Change { org, first, facts, secrets, .. } = change;
+        self.hashes.extend(secrets.into_iter().map(|(key, hash)| (hash, (org, key))));
+        facts.into_iter().map(|prepared| self.apply_one(org, prepared, first.is_some())).collect()
+    }
+
+    fn apply_one(&mut self, org: Id, prepared: EncodedFact, exactly: bool) -> Entry {
+        let fact = prepared.fact.clone();
+        let tables = self.tables.entry(org).or_default();
+        let (entry, at) = tables.ledger.append(prepared, exactly);
+        self.name_index.apply(org, &fact, entry.index);
+        for row in fact.index_rows(at) {
+            match row {
+                IndexRow::Attachment(file) => {
+                    let content = (org, file.sha256.clone());
+                    self.pending.remove(&content);
+                    self.named.insert(content);
+                }
+                IndexRow::CommitTrail { commit, trail, flow } => {
+                    tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail, flow);
+                }
+                IndexRow::FlowRepo { flow, url } => {
+                    tables.flow_repos.insert(flow, url.to_owned());
+                }
+                _ => {}
+            }
+        }
+        match fact {
+            Fact::OrganizationCreated { record } => {
+                self.organizations.insert(record.name.to_string(), record);
+            }
+            Fact::UserCreated { record } => {
+                self.users.insert(record.name.to_string(), record);
+            }
+            fact => tables.apply(fact, entry.index, at),
+        }
+        entry
+    }
+}

@@ -1,0 +1,38 @@
+//! Tags of records.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use evidence_core::id::Id;
+use evidence_core::store::StoreResult;
+use evidence_core::tags::{TagChoice, TagStore, TaggedKind, Tags};
+
+use super::{MemoryStore, at_most};
+
+#[async_trait]
+impl TagStore for MemoryStore {
+    async fn tag_choices(
+        &self,
+        org: Id,
+        kind: TaggedKind,
+        after: Option<&TagChoice>,
+        limit: u64,
+    ) -> StoreResult<Vec<TagChoice>> {
+        self.ask(org, |tables| {
+            let tags: Vec<&Tags> = match kind {
+                TaggedKind::Flow => tables.flows.values().map(|flow| &flow.record.tags).collect(),
+                TaggedKind::Environment => {
+                    tables.environments.values().map(|environment| &environment.record.tags).collect()
+                }
+                TaggedKind::Repo => tables.repos.values().map(|repo| &repo.record.tags).collect(),
+                TaggedKind::Control => tables.controls.values().map(|control| &control.record.tags).collect(),
+                _ => Vec::new(),
+            };
+            let choice = |(key, value): (&String, &String)| TagChoice::new(key.clone(), value.clone());
+            let choices: BTreeSet<_> = tags.into_iter().flatten().map(choice).collect();
+            let later = choices.into_iter().filter(|choice| after.is_none_or(|after| choice > after));
+            later.take(at_most(limit)).collect()
+        })
+    }
+}
