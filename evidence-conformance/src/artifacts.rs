@@ -258,7 +258,7 @@ async fn listed(org: &Org, filter: &ArtifactFilter) -> Result<Vec<Id>, Failure> 
     let alone = org.store.artifacts_listed(org.id, filter, PageRequest::ALL).await?;
     same("all have a size", alone.listed.iter().all(|listed| listed.bytes > 0), true)?;
     same("the ids alone", alone.listed.into_iter().map(|listed| listed.id).collect(), ids.clone())?;
-    let page = org.store.artifacts_listed(org.id, filter, request(1, 2)).await?;
+    let page = org.store.artifacts_listed(org.id, filter, PageRequest { offset: 1, limit: 2 }).await?;
     let ids_of_page = Vec::from_iter(page.listed.iter().map(|listed| listed.id));
     same("the ids of a page", &ids_of_page, &ids.iter().skip(1).take(2).copied().collect())?;
     for artifact in page.content {
