@@ -10,7 +10,7 @@ use regex::Regex;
 /// for those that have a line of their own.
 const LAYERS: [&str; 7] = [
     // Values
-    "auth/actor.rs auth/credentials.rs bounded.rs bounded/ cache/ decode.rs decode/recorded.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
+    "auth/actor.rs auth/credentials.rs bounded.rs bounded/ cache.rs decode.rs decode/recorded.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
      json.rs json/ ledger/ limits.rs links.rs lock.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
     // Records and rules
     "*/record.rs attestations/custom.rs attestations/details.rs attestations/jira.rs attestations/pull_requests.rs attestations/sarif.rs attestations/sbom.rs attestations/snyk.rs \
@@ -20,8 +20,8 @@ const LAYERS: [&str; 7] = [
     // What stores and senders promise
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service
-    "attestation_types/compiled.rs admission.rs auth/access.rs budget.rs coalesced.rs environments/remembered.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
-     service.rs service/ shares.rs spool.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/contents.rs turns.rs",
+    "attestation_types/compiled.rs admission.rs auth/access.rs budget.rs coalesced.rs environments/evaluation_cache.rs environments/evaluation_cache/ environments/last_evaluation.rs flows/parsed.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
+     service.rs service/ shares.rs spool.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/contents.rs trails/reported.rs turns.rs",
     // Operations and their answers
     "*/operations.rs */view.rs actions/targets.rs allowlists/ended.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \
      notifications/planning.rs notifications/replay.rs notifications/watched.rs artifacts/search.rs artifacts/shown.rs attestations/archive.rs attestations/claims.rs attestations/claims/ \

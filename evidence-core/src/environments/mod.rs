@@ -4,13 +4,14 @@ pub(crate) mod asserts;
 pub(crate) mod attached;
 pub(crate) mod audit_log;
 pub(crate) mod evaluation;
+pub(crate) mod evaluation_cache;
 pub(crate) mod events;
+pub(crate) mod last_evaluation;
 pub(crate) mod lifecycle;
 pub(crate) mod observed;
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod reevaluation;
-pub(crate) mod remembered;
 #[cfg(feature = "memory")]
 pub(crate) mod replay;
 pub(crate) mod reports;

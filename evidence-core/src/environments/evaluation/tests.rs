@@ -4,7 +4,7 @@ use super::*;
 
 use serde_json::json;
 
-use crate::environments::remembered::EntryInForce;
+use crate::environments::last_evaluation::EntryInForce;
 use crate::id::Random;
 use crate::rules::compliance::State;
 use crate::snapshots::record::Annotation;
