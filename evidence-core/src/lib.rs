@@ -22,7 +22,6 @@
 
 pub mod bounded;
 mod cache;
-mod coalesced;
 pub mod decode;
 pub mod digest;
 pub mod git;

@@ -1,6 +1,5 @@
 //! Turns at things on which only so many work at a time: one request that changes a record, so that it does not lose what it
-//! worked out to another's write; some that ask of an organization ([`shares`](crate::shares)); one query of those that are
-//! shared ([`coalesced`](crate::coalesced)).
+//! worked out to another's write; some that ask of an organization ([`shares`](crate::shares)).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
