@@ -22,6 +22,7 @@
 
 pub mod bounded;
 mod cache;
+mod coalesced;
 pub mod decode;
 pub mod digest;
 pub mod git;

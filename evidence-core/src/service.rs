@@ -496,7 +496,7 @@ impl EvidenceService for Evidence {
         let mut access = self.still_authorized(access, Target::of(&operation)).await?;
         let Parts { caches, store, admission, .. } = &*self.parts;
         let mut lookup = match O::CACHED {
-            true => caches.answers.look_up((O::NAME, request), &access, &**store).await?,
+            true => caches.answers.look_up((O::NAME, request), &access, store).await?,
             false => Lookup::Bypass,
         };
         if since.elapsed() > AUTHORIZED_FOR {

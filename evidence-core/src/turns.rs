@@ -1,5 +1,6 @@
 //! Turns at things on which only so many work at a time: one request that changes a record, so that it does not lose what it
-//! worked out to another's write; some that ask of an organization ([`shares`](crate::shares)).
+//! worked out to another's write; some that ask of an organization ([`shares`](crate::shares)); one query of those that are
+//! shared ([`coalesced`](crate::coalesced)).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -20,7 +20,7 @@ const LAYERS: [&str; 7] = [
     // What stores and senders promise
     "*/store.rs blobs.rs feed.rs notifications/sender.rs store/mod.rs",
     // The service
-    "attestation_types/compiled.rs admission.rs auth/access.rs budget.rs environments/evaluation_cache.rs environments/evaluation_cache/ environments/last_evaluation.rs flows/parsed.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
+    "attestation_types/compiled.rs admission.rs auth/access.rs budget.rs coalesced.rs environments/evaluation_cache.rs environments/evaluation_cache/ environments/last_evaluation.rs flows/parsed.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
      service.rs service/ shares.rs spool.rs sweep/pending.rs sweep/place.rs texts/draft.rs trails/contents.rs trails/reported.rs turns.rs",
     // Operations and their answers
     "*/operations.rs */view.rs actions/targets.rs allowlists/ended.rs notifications/delivering.rs notifications/events.rs notifications/job.rs notifications/lookup.rs notifications/payload.rs \

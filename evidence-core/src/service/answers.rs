@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use crate::auth::actor::Role;
 use crate::blobs::Chunks;
 use crate::budget::Reservation;
 use crate::cache::{self, Cache, Weigh};
+use crate::coalesced::Coalescer;
 use crate::error::Result;
 use crate::id::Id;
 use crate::ledger::Hash;
@@ -28,9 +30,28 @@ pub(super) const LONGEST: usize = 512 << 10;
 pub(crate) struct AnswerCache {
     /// `None` if the host caches no responses.
     cached: Option<Cache<Request, Cached>>,
+    heads: Coalescer<Id, Head>,
     /// The longest response that is cached, in bytes.
     longest: usize,
     ttl: Duration,
+}
+
+/// The size and the root of an organization's ledger, or the reason why they are not known.
+#[derive(Debug, Clone)]
+enum Head {
+    Known(u64, Hash),
+    /// There is no ledger, or it cannot be read.
+    Unknown,
+    Unavailable(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+async fn read_head(store: Arc<dyn Store>, org: Id) -> Head {
+    match store.ledger_head(org).await {
+        Ok(Some(ledger)) => Head::Known(ledger.size(), ledger.root()),
+        Err(StoreError::Unavailable(why)) => Head::Unavailable(why.into()),
+        // A damaged ledger does not prevent reads.
+        Ok(None) | Err(_) => Head::Unknown,
+    }
 }
 
 /// A request and everything else that its response depends on.
@@ -89,10 +110,11 @@ impl AnswerCache {
     pub(super) fn new(settings: &Settings) -> Self {
         let Settings { answer_cache_bytes: bytes, cache_ttl: ttl, .. } = *settings;
         let cached = (bytes > 0 && !ttl.is_zero()).then(|| Cache::new(bytes));
-        Self { cached, longest: LONGEST.min(bytes / 2), ttl }
+        Self { cached, heads: Coalescer::default(), longest: LONGEST.min(bytes / 2), ttl }
     }
 
-    /// Looks up the response to a request. Runs one query, for the head of the ledger. If an equal request is
+    /// Looks up the response to a request. Runs one query, for the head of the ledger, which
+    /// concurrent requests of the organization share. If an equal request is
     /// being answered, waits up to a second for its response.
     ///
     /// # Errors
@@ -101,16 +123,16 @@ impl AnswerCache {
         &self,
         (operation, request): (&'static str, &str),
         access: &Access,
-        store: &dyn Store,
+        store: &Arc<dyn Store>,
     ) -> Result<Lookup<'_>> {
         let (Some(cached), Some(place)) = (&self.cached, &access.org_access) else {
             return Ok(Lookup::Bypass);
         };
-        let ledger = match store.ledger_head(place.org).await {
-            Ok(Some(ledger)) => (ledger.size(), ledger.root()),
-            Err(error @ StoreError::Unavailable(_)) => return Err(error.into()),
-            // A damaged ledger does not prevent reads.
-            Ok(None) | Err(_) => return Ok(Lookup::Bypass),
+        let head = self.heads.ask(place.org, || read_head(Arc::clone(store), place.org));
+        let ledger = match head.await {
+            Head::Known(size, root) => (size, root),
+            Head::Unknown => return Ok(Lookup::Bypass),
+            Head::Unavailable(why) => return Err(StoreError::Unavailable(why.into()).into()),
         };
         let text = request.to_owned();
         let request = Request { operation, org: place.org, role: place.role, text, ledger };

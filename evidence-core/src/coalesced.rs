@@ -1,0 +1,328 @@
+//! Request coalescing: those who ask the same at the same time share one query.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+use crate::lock::locked;
+use crate::turns::Turns;
+
+/// How long a query has its turn: after that the next begins beside it, so that one that hangs holds up the others once, for no
+/// longer.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// Queries by what they ask. One of each is on its way at a time, and one waits for its turn, which all share that ask
+/// meanwhile: nobody is answered by a query that began before they asked.
+///
+/// A query is a task of its own, so that no asker has to be there for the others. It is one of the asker's runtime, which has
+/// to go on where those ask from several.
+pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
+
+struct Queries<K: Ord, V> {
+    turns: Turns<K>,
+    /// Where the answers of those come that did not begin yet.
+    next: Mutex<BTreeMap<K, Answer<V>>>,
+    /// Whether the last query was answered without waiting: nobody on its thread could ask meanwhile.
+    immediate: AtomicBool,
+}
+
+/// Nothing until it is there.
+type Answer<V> = watch::Receiver<Option<V>>;
+
+impl<K: Ord + Clone, V> Default for Coalescer<K, V> {
+    fn default() -> Self {
+        Self(Arc::new(Queries {
+            turns: Turns::new(1, usize::MAX),
+            next: Mutex::default(),
+            immediate: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl<K, V> Coalescer<K, V>
+where
+    K: Ord + Clone + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// The answer of `query`, or of another's that has an equal key and did not begin yet. A query begins when it is polled
+    /// first, and does nothing before. The caller's own is taken outside of a Tokio runtime, and where the shared one came to
+    /// nothing, as after a panic.
+    pub(crate) async fn ask<Q>(&self, key: K, query: impl Fn() -> Q) -> V
+    where
+        Q: Future<Output = V> + Send + 'static,
+    {
+        if let Ok(runtime) = Handle::try_current() {
+            let mut answer = self.join(key, &runtime, &query);
+            if let Ok(answer) = answer.wait_for(Option::is_some).await
+                && let Some(answer) = &*answer
+            {
+                return answer.clone();
+            }
+        }
+        query().await
+    }
+
+    fn join<Q>(&self, key: K, runtime: &Handle, query: impl Fn() -> Q) -> Answer<V>
+    where
+        Q: Future<Output = V> + Send + 'static,
+    {
+        let mut next = self.0.next();
+        if let Some(answer) = next.get(&key) {
+            return answer.clone();
+        }
+        let (to, answer) = watch::channel(None);
+        next.insert(key.clone(), answer.clone());
+        drop(next);
+        let waiting = Waiting { queries: Arc::clone(&self.0), key };
+        runtime.spawn(ask_in_turn(waiting, query(), to).in_current_span());
+        answer
+    }
+}
+
+async fn ask_in_turn<K: Ord + Clone, V>(
+    waiting: Waiting<K, V>,
+    query: impl Future<Output = V>,
+    to: watch::Sender<Option<V>>,
+) {
+    let queries = Arc::clone(&waiting.queries);
+    // Whoever has it gives it up before, where its runtime goes on.
+    let turn = queries.turns.take(waiting.key.clone(), Instant::now() + 2 * MAX_WAIT).await;
+    if queries.immediate.load(Ordering::Relaxed) {
+        // Requests that are ready to run join this one.
+        yield_now().await;
+    }
+    drop(waiting);
+    let (mut query, mut polls) = (pin!(query), 0_u32);
+    let mut counted = poll_fn(|context| {
+        polls = polls.saturating_add(1);
+        query.as_mut().poll(context)
+    });
+    // What is answered at once needs no timer.
+    let answer = match (&mut counted).now_or_never() {
+        Some(answer) => Ok(answer),
+        None => timeout(MAX_WAIT, &mut counted).await,
+    };
+    let answer = if let Ok(answer) = answer {
+        answer
+    } else {
+        drop(turn);
+        counted.await
+    };
+    queries.immediate.store(polls == 1, Ordering::Relaxed);
+    // Where nobody waits any more, nobody has to know.
+    to.send(Some(answer)).ok();
+}
+
+impl<K: Ord, V> Queries<K, V> {
+    fn next(&self) -> MutexGuard<'_, BTreeMap<K, Answer<V>>> {
+        locked(&self.next)
+    }
+}
+
+/// A query that did not begin yet. Nobody joins it once this is dropped.
+struct Waiting<K: Ord, V> {
+    queries: Arc<Queries<K, V>>,
+    key: K,
+}
+
+impl<K: Ord, V> Drop for Waiting<K, V> {
+    fn drop(&mut self) {
+        self.queries.next().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use std::future::pending;
+
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Counts the queries that began. Each answers how many had begun with it, once it has a permit.
+    struct Store {
+        begun: AtomicU32,
+        permits: Semaphore,
+    }
+
+    impl Store {
+        fn new(permits: usize) -> Arc<Self> {
+            Arc::new(Self { begun: AtomicU32::new(0), permits: Semaphore::new(permits) })
+        }
+
+        async fn query(self: Arc<Self>) -> u32 {
+            let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+            self.permits.acquire().await.unwrap().forget();
+            number
+        }
+
+        fn begun(&self) -> u32 {
+            self.begun.load(Ordering::Relaxed)
+        }
+    }
+
+    type Shared = Arc<Coalescer<&'static str, u32>>;
+
+    fn ask(coalescer: &Shared, key: &'static str, store: &Arc<Store>) -> JoinHandle<u32> {
+        let (coalescer, store) = (Arc::clone(coalescer), Arc::clone(store));
+        tokio::spawn(async move { coalescer.ask(key, || Arc::clone(&store).query()).await })
+    }
+
+    /// Lets everything go on that can.
+    async fn settle() {
+        for _ in 0..20 {
+            yield_now().await;
+        }
+    }
+
+    async fn expect_nothing_left(coalescer: &Shared) {
+        settle().await;
+        assert!(coalescer.0.next().is_empty() && coalescer.0.turns.is_unused());
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_while_a_query_is_on_its_way_share_the_next() {
+        let (coalescer, store) = (Shared::default(), Store::new(0));
+        let first = ask(&coalescer, "a", &store);
+        settle().await;
+        let later = Vec::from_iter((0..3).map(|_| ask(&coalescer, "a", &store)));
+        settle().await;
+        assert_eq!(store.begun(), 1, "one at a time");
+        let other = ask(&coalescer, "b", &store);
+        settle().await;
+        assert_eq!(store.begun(), 2, "of each key");
+        store.permits.add_permits(3);
+        assert_eq!((first.await.unwrap(), other.await.unwrap()), (1, 2));
+        for one in later {
+            assert_eq!(one.await.unwrap(), 3);
+        }
+        expect_nothing_left(&coalescer).await;
+        store.permits.add_permits(1);
+        assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 4, "an answer is not kept");
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_holds_up_nobody_and_leaves_nothing() {
+        let (coalescer, store) = (Shared::default(), Store::new(0));
+        let mut asking = Vec::new();
+        for _ in 0..3 {
+            asking.push(ask(&coalescer, "a", &store));
+            settle().await;
+        }
+        let third = asking.pop().unwrap();
+        // The first began a query, and the second is the one by which the next was to begin.
+        asking.iter().for_each(JoinHandle::abort);
+        store.permits.add_permits(2);
+        assert_eq!(third.await.unwrap(), 2);
+        expect_nothing_left(&coalescer).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_that_hangs_holds_up_the_others_for_a_second() {
+        let (coalescer, store) = (Shared::default(), Store::new(0));
+        let hanging = {
+            let coalescer = Arc::clone(&coalescer);
+            tokio::spawn(async move { coalescer.ask("a", pending).await })
+        };
+        settle().await;
+        let next = ask(&coalescer, "a", &store);
+        sleep(MAX_WAIT - Duration::from_millis(10)).await;
+        assert_eq!(store.begun(), 0);
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(store.begun(), 1);
+        let later = ask(&coalescer, "a", &store);
+        settle().await;
+        assert_eq!(store.begun(), 1, "one at a time again");
+        let asked = Instant::now();
+        store.permits.add_permits(2);
+        assert_eq!((next.await.unwrap(), later.await.unwrap()), (1, 2));
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        assert!(!hanging.is_finished());
+        expect_nothing_left(&coalescer).await;
+    }
+
+    /// On a runtime that polls the newest task first, as those of several threads do.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn those_who_are_ready_to_ask_share_a_query_that_does_not_wait() {
+        let (coalescer, store) = (Shared::default(), Store::new(9));
+        assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 1);
+        let all = tokio::spawn(async move { [(); 3].map(|()| ask(&coalescer, "a", &store)) });
+        for one in all.await.unwrap() {
+            assert_eq!(one.await.unwrap(), 2);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn nobody_is_answered_by_a_query_that_began_before_they_asked() {
+        const ASKED: u32 = 64 * 200;
+        let (coalescer, store) = (Shared::default(), Store::new(ASKED as usize));
+        let tasks = (0..64).map(|_| {
+            let (coalescer, store) = (Arc::clone(&coalescer), Arc::clone(&store));
+            tokio::spawn(async move {
+                for turn in 0..200 {
+                    let begun = store.begun();
+                    let answer = coalescer.ask("a", || {
+                        let store = Arc::clone(&store);
+                        async move {
+                            if turn % 2 == 0 {
+                                yield_now().await;
+                            }
+                            store.query().await
+                        }
+                    });
+                    assert!(answer.await > begun);
+                }
+            })
+        });
+        for task in Vec::from_iter(tasks) {
+            task.await.unwrap();
+        }
+        assert!(store.begun() < ASKED, "{}", store.begun());
+    }
+
+    #[tokio::test]
+    async fn after_a_panic_of_the_shared_query_each_asks_for_itself() {
+        let (coalescer, store) = (Shared::default(), Store::new(9));
+        let asking = [(); 3].map(|()| {
+            let (coalescer, store) = (Arc::clone(&coalescer), Arc::clone(&store));
+            tokio::spawn(async move {
+                let query = || {
+                    let store = Arc::clone(&store);
+                    async move {
+                        let number = store.query().await;
+                        assert!(number > 1, "a defect of a store");
+                        number
+                    }
+                };
+                coalescer.ask("a", query).await
+            })
+        });
+        let mut answers = Vec::new();
+        for one in asking {
+            answers.push(one.await.unwrap());
+        }
+        answers.sort_unstable();
+        assert_eq!(answers, [2, 3, 4]);
+        expect_nothing_left(&coalescer).await;
+    }
+
+    #[test]
+    fn without_a_runtime_everybody_asks_for_themselves() {
+        let coalescer = Coalescer::default();
+        assert_eq!(coalescer.ask("a", || async { 1 }).now_or_never(), Some(1));
+    }
+}
