@@ -1,7 +1,9 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod answers;
+pub(crate) mod caches;
 mod call;
+mod callers;
 mod context;
 pub(crate) mod names;
 mod readiness;
@@ -14,32 +16,25 @@ use tokio::time::Instant;
 
 use crate::actions::egress::Egress;
 use crate::admission::Admission;
-use crate::attestation_types::compiled::{CompiledTypes, no_types};
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
-use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool, Progress};
-use crate::environments::remembered::{EvaluationCache, no_evaluations};
 use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
 use crate::fact::names::Key;
-use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::limits::Limits;
 use crate::name::OrgName;
 use crate::operation::{Answer, Method, Operation, Reply};
-use crate::orgs::store::{KeyHolder, OrgRole};
-use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
-use crate::trails::contents::{TrailCache, no_trails};
 
-use answers::{AnswerCache, Lookup};
-use names::{NameCache, empty_name_cache};
+use answers::{LONGEST, Lookup};
+use caches::Caches;
 use readiness::Readiness;
 
 pub use call::Call;
@@ -178,8 +173,8 @@ pub struct Settings {
     /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
     /// may be so much behind.
     pub heartbeat_interval: Duration,
-    /// About so many bytes of answers are cached in memory ([`Operation::CACHED`]); 0 caches none, and shares none among equal
-    /// requests that come at the same time.
+    /// The most bytes of answers that are cached in memory ([`Operation::CACHED`]). With 0, none are cached, and concurrent
+    /// equal requests share none.
     pub answer_cache_bytes: usize,
     /// How long answers are cached at most, and what is shown of trails, where no record tells that they changed: a rebuild
     /// of the store mends what nobody recorded. An answer may be made of what is cached of a trail, so that it takes twice as
@@ -220,14 +215,7 @@ struct Parts {
     settings: Settings,
     compute: Compute,
     admission: Admission,
-    callers: Callers,
-    names: NameCache,
-    templates: Templates,
-    policies: ParsedPolicies,
-    evaluations: EvaluationCache,
-    types: CompiledTypes,
-    trails: TrailCache,
-    answers: AnswerCache,
+    caches: Caches,
     record_locks: RecordLocks,
     readiness: Readiness,
 }
@@ -245,37 +233,10 @@ fn record_locks() -> RecordLocks {
     FairSemaphore::new(UNLIMITED, 1)
 }
 
-/// Who called lately.
-#[derive(Default)]
-struct Callers {
-    holders: TtlCache<KeyHash, KeyHolder>,
-    /// By the organization's name and the caller's id.
-    org_roles: TtlCache<(String, Id), OrgRole>,
-}
-
-impl Callers {
-    /// Who holds the key of this hash, which works.
-    async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<KeyHolder> {
-        let found = self.holders.answer(hash, store.key_holder(hash)).await?;
-        let works = |holder: &KeyHolder| holder.hash.matches(hash) && holder.is_valid(now);
-        found.filter(works).ok_or(Error::Unauthenticated)
-    }
-
-    async fn org_role(&self, org: &str, user: Id, store: &dyn Store) -> Result<Option<OrgRole>> {
-        let query = (org.to_owned(), user);
-        Ok(self.org_roles.answer(&query, store.org_role(org, user)).await?)
-    }
-
-    fn forget(&self) {
-        self.holders.clear();
-        self.org_roles.clear();
-    }
-}
-
 impl Parts {
-    /// The caller's right to the target, as it is now: no more than a moment old ([`TtlCache`]).
+    /// Returns the caller's present right to the target. It is at most half a second old ([`callers`]).
     async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
-        let Self { store, clock, callers, .. } = self;
+        let Self { store, clock, caches: Caches { callers, .. }, .. } = self;
         let (caller, target, now) = (caller.clone(), target.clone(), clock.now());
         let is_open = target.scope() == Scope::Open;
         if caller.is_nobody() && !is_open {
@@ -361,7 +322,7 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
-        let (answers, admission) = (AnswerCache::new(&settings), Admission::new(&settings.limits));
+        let (caches, admission) = (Caches::new(&settings), Admission::new(&settings.limits));
         Self {
             parts: Arc::new(Parts {
                 store,
@@ -372,14 +333,7 @@ impl Evidence {
                 settings,
                 compute: Compute::default(),
                 admission,
-                callers: Callers::default(),
-                names: empty_name_cache(),
-                templates: no_templates(),
-                policies: no_policies(),
-                evaluations: no_evaluations(),
-                types: no_types(),
-                trails: no_trails(),
-                answers,
+                caches,
                 record_locks: record_locks(),
                 readiness: Readiness::default(),
             }),
@@ -409,7 +363,7 @@ impl Evidence {
         self.with(|parts| parts.compute = Compute::new(pool))
     }
 
-    /// The same service with other parts, which has forgotten what it remembered.
+    /// The same service with other parts and empty caches.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
         let Parts { store, attachments, blobs, clock, random, settings, compute, admission, .. } =
             &*self.parts;
@@ -422,14 +376,7 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             admission: admission.clone(),
-            callers: Callers::default(),
-            names: empty_name_cache(),
-            templates: no_templates(),
-            policies: no_policies(),
-            evaluations: no_evaluations(),
-            types: no_types(),
-            trails: no_trails(),
-            answers: AnswerCache::new(settings),
+            caches: Caches::new(settings),
             record_locks: record_locks(),
             readiness: Readiness::default(),
         };
@@ -472,7 +419,7 @@ impl Evidence {
 
     /// Forgets who may do what: it changed.
     pub(crate) fn forget_callers(&self) {
-        self.parts.callers.forget();
+        self.parts.caches.callers.clear();
     }
 
     pub(crate) fn new_key(&self) -> ApiKey {
@@ -511,8 +458,8 @@ impl EvidenceService for Evidence {
             return Err(Error::Unauthenticated);
         }
         let hash = KeyHash::of(key);
-        let Parts { store, clock, callers, .. } = &*self.parts;
-        let holder = callers.holder(&hash, clock.now(), &**store).await?;
+        let Parts { store, clock, caches, .. } = &*self.parts;
+        let holder = caches.callers.holder(&hash, clock.now(), &**store).await?;
         Ok(Principal { actor: holder.actor, key: Some(hash) })
     }
 
@@ -570,16 +517,16 @@ impl Evidence {
         }
         let since = Instant::now();
         let mut access = self.still_authorized(access, Target::of(&operation)).await?;
-        let Parts { answers, store, .. } = &*self.parts;
+        let Parts { caches, store, admission, .. } = &*self.parts;
         let mut lookup = match O::CACHED {
-            true => answers.look_up((O::NAME, request), &access, store).await?,
+            true => caches.answers.look_up((O::NAME, request), &access, store).await?,
             false => Lookup::Bypass,
         };
         if since.elapsed() > AUTHORIZED_FOR {
             let was = access.org_access.clone();
             access = self.still_authorized(&access, Target::of(&operation)).await?;
             if access.org_access != was {
-                // What was waited for is for those who have the rights that the caller had.
+                // The response is for callers with the rights that the caller had.
                 lookup = Lookup::Bypass;
             }
         }
@@ -596,12 +543,16 @@ impl Evidence {
             Ok::<_, Error>((answer, sending))
         };
         match (made.await, slot) {
-            // A copy in the cache is not what waits to be sent.
-            (Ok((answer, memory)), Some(slot)) => Ok(slot.fill(answer).holding(memory)),
+            (Ok((answer, memory)), Some(slot)) => {
+                let budget = admission.on_behalf_of(access.on_behalf_of());
+                let answer = slot.fill(answer, budget.try_memory_for_sending(LONGEST as u64)).await;
+                // The memory is for sending; the copy in the cache has a budget of its own.
+                Ok(answer.holding(memory))
+            }
             (Err(error), Some(slot)) => {
-                // What is unavailable may be there again for those who wait; what else is wrong is so for all of them.
+                // Other errors will occur for equal requests, too.
                 if error.kind() != ErrorKind::Unavailable {
-                    slot.unshareable();
+                    slot.uncacheable();
                 }
                 Err(error)
             }

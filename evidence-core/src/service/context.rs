@@ -7,34 +7,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::names::{CacheUpdate, CacheUse, NameCache};
+use super::caches::Caches;
+use super::names::{CacheUpdate, CacheUse};
 use super::{MAX_WAITING_FOR_RECORD, Parts, Settings};
 use crate::admission::RequestBudget;
-use crate::attestation_types::compiled::CompiledTypes;
 use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
 use crate::budget::Reservation;
 use crate::compute::{Compute, Progress};
-use crate::environments::remembered::EvaluationCache;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition};
 use crate::fact::{Fact, Write};
-use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
 use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
-use crate::policies::parsed::ParsedPolicies;
 use crate::spill_buffer::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::store::error::{StoreError, is_future};
 use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
-use crate::trails::contents::TrailCache;
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
 pub struct Context<'a> {
@@ -50,7 +46,6 @@ pub struct Context<'a> {
     cache_use: CacheUse,
     random: &'a dyn Random,
     settings: &'a Settings,
-    templates: &'a Templates,
     compute: Compute,
     /// Whether something of the request was recorded, or may have been.
     has_recorded: Arc<AtomicBool>,
@@ -101,7 +96,7 @@ impl OwnedContext {
 
 impl<'a> Context<'a> {
     pub(super) fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
-        let Parts { store, blobs: attachments, clock, random, settings, templates, .. } = &**parts;
+        let Parts { store, blobs: attachments, clock, random, settings, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
         let compute = parts.compute.clone().on_behalf_of(access.on_behalf_of());
@@ -116,7 +111,6 @@ impl<'a> Context<'a> {
             cache_use: CacheUse::default(),
             random,
             settings,
-            templates,
             compute,
             has_recorded: Arc::default(),
             answer_memory: Arc::default(),
@@ -340,39 +334,14 @@ impl<'a> Context<'a> {
         self.compute.clone()
     }
 
-    /// What writes were about lately.
-    pub(crate) fn names(&self) -> &'a NameCache {
-        &self.parts.names
+    /// Returns the caches of the service.
+    pub(crate) fn caches(&self) -> &'a Caches {
+        &self.parts.caches
     }
 
-    /// Whether the attempt may take from there, and whether it did.
-    pub(crate) const fn cache_use(&self) -> &CacheUse {
+    /// Returns whether the attempt may use the name cache, and whether it did.
+    pub(super) const fn cache_use(&self) -> &CacheUse {
         &self.cache_use
-    }
-
-    /// The policies that were parsed lately.
-    pub(crate) fn policy_cache(&self) -> &'a ParsedPolicies {
-        &self.parts.policies
-    }
-
-    /// How environments were evaluated last.
-    pub(crate) fn evaluation_cache(&self) -> &'a EvaluationCache {
-        &self.parts.evaluations
-    }
-
-    /// The attestation types that were compiled lately.
-    pub(crate) fn type_cache(&self) -> &'a CompiledTypes {
-        &self.parts.types
-    }
-
-    /// What was reported to trails that were read lately.
-    pub(crate) fn trail_cache(&self) -> &'a TrailCache {
-        &self.parts.trails
-    }
-
-    /// The templates that were read and parsed lately.
-    pub(crate) const fn template_cache(&self) -> &'a Templates {
-        self.templates
     }
 
     /// The caller.
@@ -464,11 +433,11 @@ impl<'a> Context<'a> {
             self.has_recorded.store(true, Ordering::Relaxed);
         }
         if access {
-            self.parts.callers.forget();
+            self.parts.caches.callers.clear();
         }
         let entries = recorded?;
         for (update, entry) in updates.into_iter().zip(&entries) {
-            update.into_iter().for_each(|update| self.parts.names.insert(org, update, entry.index));
+            update.into_iter().for_each(|update| self.parts.caches.names.insert(org, update, entry.index));
         }
         self.compute.note(Progress::Recorded);
         Ok(entries)

@@ -1,19 +1,22 @@
-//! What names lead to, remembered from one write to the next. By now a name may lead elsewhere and a record may have
-//! changed, through another server for one: so whatever a write takes from here it guards, and where it is refused it reads
-//! the store and decides again. Nothing but writes asks here: no guard would tell a reader that an answer is old.
+//! A cache of the records that names lead to, for writes.
+//!
+//! An entry may be outdated, for example because another server changed the record. A write therefore guards
+//! everything that it uses from here. If a guard fails, the write reads the store and decides again. Reads do
+//! not use the cache, because they have no guards.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::store::ArtifactFilter;
-use crate::cache::sized::Cache;
+use crate::cache::{Cache, Weigh};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::Key;
 use crate::flows::record::Flow;
 use crate::id::Id;
-use crate::ledger::Hash;
+use crate::ledger;
 use crate::limits::Limits;
 use crate::name::{Fingerprint, FlowName, TemplateReferenceName, TrailName};
 use crate::service::Context;
@@ -108,37 +111,36 @@ impl Room {
     }
 }
 
-/// What names of late writes led to, shared by all requests of a service.
-#[derive(Debug)]
+/// The records that names of recent writes led to.
 pub(crate) struct NameCache {
     flows: Cache<(Id, FlowName), Current<KnownFlow>>,
     trails: Cache<(Id, Id, TrailName), Current<KnownTrail>>,
     /// By what leads to the newest.
     artifacts: Cache<(Id, Key), KnownArtifact>,
-    /// By the digest of what was reported, of which all was known already.
-    repos: Cache<(Id, Hash), Current<Id>>,
+    /// By the digest of a report that changes nothing.
+    repos: Cache<(Id, ledger::Hash), Current<Id>>,
 }
 
-/// How much memory each kind takes, in bytes.
+/// The memory budget of each kind, in bytes.
 const BUDGET: usize = 4 << 20;
 
-/// More bytes than an entry takes, with the longest of names.
-const ENTRY: usize = 1024;
+/// An upper limit of the bytes of the texts in a key and its value.
+const TEXTS: usize = 640;
 
 const _: () = {
-    let trail = size_of::<(Id, Id, TrailName)>() + TrailName::MAX_LEN + size_of::<Current<KnownTrail>>();
-    let names = 2 * TemplateReferenceName::MAX_LEN + Fingerprint::MAX_LEN;
-    let artifact = size_of::<(Id, Key)>() + size_of::<KnownArtifact>() + names;
-    assert!(trail < ENTRY && artifact < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
+    let artifact = 2 * TemplateReferenceName::MAX_LEN + Fingerprint::MAX_LEN;
+    assert!(FlowName::MAX_LEN <= TEXTS && TrailName::MAX_LEN <= TEXTS && artifact <= TEXTS);
 };
 
-/// A cache with nothing in it.
-pub(crate) const fn empty_name_cache() -> NameCache {
-    NameCache {
-        flows: Cache::new(BUDGET),
-        trails: Cache::new(BUDGET),
-        artifacts: Cache::new(BUDGET),
-        repos: Cache::new(BUDGET),
+impl<T> Weigh for Current<T> {
+    fn bytes(&self) -> usize {
+        TEXTS
+    }
+}
+
+impl Weigh for KnownArtifact {
+    fn bytes(&self) -> usize {
+        TEXTS
     }
 }
 
@@ -172,18 +174,28 @@ impl CacheUpdate {
 }
 
 impl NameCache {
-    /// Puts in what was recorded in `org` at this ledger index.
+    /// Creates an empty cache.
+    pub(super) fn new() -> Self {
+        Self {
+            flows: Cache::new(BUDGET),
+            trails: Cache::new(BUDGET),
+            artifacts: Cache::new(BUDGET),
+            repos: Cache::new(BUDGET),
+        }
+    }
+
+    /// Adds a record of `org` that was written at this ledger index.
     pub(crate) fn insert(&self, org: Id, update: CacheUpdate, revision: u64) {
         match update {
             CacheUpdate::Flow(name, record) => {
-                self.flows.put((org, name), ENTRY, Arc::new(Current { revision, record }));
+                self.flows.insert((org, name), Arc::new(Current { revision, record }));
             }
             CacheUpdate::Trail(name, flow, record) => {
-                self.trails.put((org, flow, name), ENTRY, Arc::new(Current { revision, record }));
+                self.trails.insert((org, flow, name), Arc::new(Current { revision, record }));
             }
             CacheUpdate::Artifact(names, record) => {
                 for name in names {
-                    self.artifacts.put((org, name), ENTRY, Arc::clone(&record));
+                    self.artifacts.insert((org, name), Arc::clone(&record));
                 }
             }
         }
@@ -217,27 +229,27 @@ impl CacheUse {
         }
     }
 
-    /// What is remembered of this key, in the first attempt.
-    fn get<K: Ord, T>(&self, memory: &Cache<K, T>, key: &K) -> Option<Arc<T>> {
-        let remembered = self.is_allowed.load(Ordering::Relaxed).then(|| memory.get(key)).flatten();
-        self.is_used.fetch_or(remembered.is_some(), Ordering::Relaxed);
-        remembered
+    /// Returns the cached value of a key, in the first attempt.
+    fn get<K: Clone + Eq + Hash, T: Weigh>(&self, cache: &Cache<K, T>, key: &K) -> Option<Arc<T>> {
+        let cached = self.is_allowed.load(Ordering::Relaxed).then(|| cache.get(key)).flatten();
+        self.is_used.fetch_or(cached.is_some(), Ordering::Relaxed);
+        cached
     }
 
-    /// The same; else what the store says now, which is remembered.
-    async fn get_or_read<K: Ord, T>(
+    /// Returns the same, or the value in the store, which it caches.
+    async fn get_or_read<K: Clone + Eq + Hash, T: Weigh>(
         &self,
-        memory: &Cache<K, T>,
+        cache: &Cache<K, T>,
         key: K,
         read: impl Future<Output = StoreResult<Option<T>>>,
     ) -> Result<Option<Arc<T>>> {
-        if let Some(remembered) = self.get(memory, &key) {
-            return Ok(Some(remembered));
+        if let Some(cached) = self.get(cache, &key) {
+            return Ok(Some(cached));
         }
         let found = read.await?.map(Arc::new);
         match &found {
-            Some(found) => memory.put(key, ENTRY, Arc::clone(found)),
-            None => memory.remove(&key),
+            Some(found) => cache.insert(key, Arc::clone(found)),
+            None => cache.remove(&key),
         }
         Ok(found)
     }
@@ -257,7 +269,8 @@ impl Context<'_> {
             let flow = self.store().flow(org, name.as_str()).await?;
             Ok(flow.map(|flow| flow.map(|flow| KnownFlow::from(&flow))))
         };
-        let known = self.cache_use().get_or_read(&self.names().flows, (org, name.clone()), read).await?;
+        let known =
+            self.cache_use().get_or_read(&self.caches().names.flows, (org, name.clone()), read).await?;
         if known.as_ref().is_some_and(|known| known.record.archived) {
             return Err(self.missing(Resource::ArchivedFlow, name.as_str()).into());
         }
@@ -275,7 +288,7 @@ impl Context<'_> {
             let trail = self.store().trail(org, flow, name.as_str()).await?;
             Ok(trail.map(|trail| trail.map(|trail| KnownTrail::new(&trail))))
         };
-        self.cache_use().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
+        self.cache_use().get_or_read(&self.caches().names.trails, (org, flow, name.clone()), read).await
     }
 
     /// The artifact that this leads to, the newest that the filter admits, as a write that guards it may take it.
@@ -289,17 +302,17 @@ impl Context<'_> {
             let artifact = self.store().latest_artifact(org, filter).await?;
             Ok(artifact.as_ref().map(KnownArtifact::from))
         };
-        self.cache_use().get_or_read(&self.names().artifacts, (org, key.clone()), read).await
+        self.cache_use().get_or_read(&self.caches().names.artifacts, (org, key.clone()), read).await
     }
 
     /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.
-    pub(crate) fn known_repo(&self, reported: Hash) -> Result<Option<Arc<Current<Id>>>> {
-        Ok(self.cache_use().get(&self.names().repos, &(self.org()?, reported)))
+    pub(crate) fn known_repo(&self, reported: ledger::Hash) -> Result<Option<Arc<Current<Id>>>> {
+        Ok(self.cache_use().get(&self.caches().names.repos, &(self.org()?, reported)))
     }
 
     /// A report of this digest tells nothing new of the repo.
-    pub(crate) fn remember_repo(&self, reported: Hash, repo: Current<Id>) -> Result<()> {
-        self.names().repos.put((self.org()?, reported), ENTRY, Arc::new(repo));
+    pub(crate) fn remember_repo(&self, reported: ledger::Hash, repo: Current<Id>) -> Result<()> {
+        self.caches().names.repos.insert((self.org()?, reported), Arc::new(repo));
         Ok(())
     }
 }

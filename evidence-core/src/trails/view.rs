@@ -14,8 +14,9 @@ use crate::attestations::view::AttestationView;
 use crate::bounded::or_empty;
 use crate::compute::{Compute, LONG_JSON, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
+use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
-use crate::flows::templates::{Parsed, each_with_template};
+use crate::flows::templates::each_with_template;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -30,9 +31,9 @@ use crate::store::batch::distinct;
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Seconds;
-use crate::trails::contents::ReportedTrail;
 use crate::trails::evaluation::EvaluatedTrail;
 use crate::trails::events::EventView;
+use crate::trails::reported::ReportedTrail;
 use crate::trails::store::TrailVersion;
 
 /// A trail: one execution of its flow's process, with its compliance.
