@@ -27,7 +27,7 @@ impl TagStore for MemoryStore {
                 }
                 TaggedKind::Repo => tables.repos.values().map(|repo| &repo.record.tags).collect(),
                 TaggedKind::Control => tables.controls.values().map(|control| &control.record.tags).collect(),
-                _ => Vec::new(),
+                unknown => unimplemented!("tags of {unknown:?}"),
             };
             let choice = |(key, value): (&String, &String)| TagChoice::new(key.clone(), value.clone());
             let choices: BTreeSet<_> = tags.into_iter().flatten().map(choice).collect();

@@ -366,7 +366,8 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short(api:
             "_schema: https://example.com/v1\nartifacts: {{attestations: [{{type: '{sbom}'}}, {{type: '{sarif}'}}]}}"
         );
         api.put_policy(flow, &policy).await.created();
-        api.report(flow, "a".repeat(64)).in_trail("t").named("app").await.created();
+        let report = api.report(flow, "a".repeat(64)).in_trail("t").named("app");
+        report.with(json!({"filename": "x"})).await.created();
         let attest = async |name: &str, kind: &str, data: Value, files: &[(&str, &str)]| {
             let document =
                 json!({"attestation_name": name, "type_name": kind, "attestation_data": data}).to_string();

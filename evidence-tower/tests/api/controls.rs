@@ -584,7 +584,8 @@ async fn a_decision_that_is_overridden_says_by_whom_and_why(api: Api) {
 async fn a_decision_that_a_newer_attestation_of_its_name_superseded_is_shown_as_superseded(api: Api) {
     given_review(&api).await;
     given(&api, "SDLC-5", "another").await;
-    api.report("shop", "a".repeat(64)).in_trail("t").named("app").await.created();
+    let report = api.report("shop", "a".repeat(64)).in_trail("t").named("app");
+    report.with(json!({"filename": "x"})).await.created();
     let decide = async |name: &str, control: &str, on_artifact: bool, is_compliant: bool| {
         let mut document = json!({
             "attestation_name": name, "type_name": "decision", "control": control,

@@ -177,7 +177,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         api.post("/custom-attestation-types/acme").data(json!({ "name": kind })).await.created();
     }
     for control in ["sound", "damaged-control"] {
-        api.post_control(control).await.created();
+        api.post_control(control).with(json!({"name": control})).await.created();
     }
     for action in ["sound", "damaged-action"] {
         let action = json!({"name": action, "environments": ["prod"], "triggers": [], "targets": []});
