@@ -49,6 +49,7 @@ limited_lists! {
 
 impl GitCommit {
     /// The hash of this commit, where there is one and its hash is in full.
+    #[doc(hidden)]
     pub fn in_full_of(commit: Option<&Self>) -> Option<&str> {
         Some(commit?.sha1.as_str()).filter(|sha1| sha1.parse::<CommitSha>().is_ok())
     }
