@@ -44,11 +44,11 @@ impl Chunks for Whole {
     }
 }
 
-/// Content cut anew, into parts of one size: for stores that write it so.
+/// Content split into parts of one size, for stores that write such parts.
 pub struct Parts<'a> {
     content: &'a mut dyn Chunks,
     size: usize,
-    /// What the last piece held beyond the last part.
+    /// The rest of the last chunk, which belongs to the next part.
     rest: Bytes,
 }
 
@@ -132,23 +132,23 @@ pub(crate) fn unreadable(source: std::io::Error) -> Error {
     Error::Internal { what: "a received file could not be read back", source: source.into() }
 }
 
-/// Where attachments are kept: by organization and content.
+/// Stores attachments by organization and content.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Keeps `content` under its digest; once this answers, it is durable. Keeping the same content again is no change, but
-    /// that it puts right what was lost or altered meanwhile ([`is_whole`]).
+    /// Stores `content` under its digest. It is durable once this returns. Storing the same content again changes nothing,
+    /// except that it repairs content that was lost or damaged meanwhile ([`is_whole`]).
     async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()>;
 
-    /// Chunk `number` (from 0, [`CHUNK`] bytes each but the last) of a blob; `None` past its end or when there is no
-    /// such blob.
+    /// Returns chunk `number` of a blob, from 0. All but the last have [`CHUNK`] bytes. Returns `None` past the end, and if
+    /// there is no such blob.
     async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
 }
 
 /// A place for attachments outside of the store: a directory, a bucket.
 #[async_trait]
 pub trait OutsideBlobs: Blobs {
-    /// Removes a blob, if it is there. [`StoreError::Unavailable`] says that it was not removed and will not be by this; after
-    /// any other error it may be removed at any time.
+    /// Removes a blob, if there is one. After [`StoreError::Unavailable`], this call did not remove it and will not. After any
+    /// other error it may be removed at any time.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
 
     /// Returns the id in this place's marker, the object [`MARKER`] beside the blobs; `None` without a marker. The service
@@ -162,11 +162,11 @@ pub trait OutsideBlobs: Blobs {
     async fn ready(&self) -> StoreResult<()>;
 }
 
-/// Whether a blob can be read to its end and is what its digest says. This reads all of it, which costs about what
-/// receiving it once more has cost.
+/// Returns whether a blob can be read to its end and has the content of its digest. This reads all of it, which costs about
+/// as much as receiving it again.
 ///
 /// # Errors
-/// Whatever keeps it from being read.
+/// The error that prevents reading it, except damage.
 pub async fn is_whole(blobs: &dyn Blobs, org: Id, sha256: &Fingerprint) -> StoreResult<bool> {
     let read = async {
         let mut kept = BlobReader::open(blobs, org, sha256.clone(), None).await?;
@@ -180,19 +180,19 @@ pub async fn is_whole(blobs: &dyn Blobs, org: Id, sha256: &Fingerprint) -> Store
     }
 }
 
-/// A blob read chunk by chunk. One that is not what its digest says is an error before the last chunk is given out: an end
-/// would tell the reader that this was all.
+/// Reads a blob chunk by chunk. If the content does not have the digest, returns an error instead of the last chunk, so that
+/// the reader does not take damaged content for a whole blob.
 pub(crate) struct BlobReader<B> {
     blobs: B,
     org: Id,
     sha256: Fingerprint,
     /// The number of the chunk to read next.
     next: u64,
-    /// How many bytes are still to be read, where that is known.
+    /// The number of bytes that are still to be read, if it is known.
     rest: Option<u64>,
     digest: Digest,
     is_read: bool,
-    /// Read, and not given out yet.
+    /// A chunk that was read and not returned yet.
     ahead: Option<Bytes>,
 }
 

@@ -34,7 +34,7 @@ pub fn latest_lease_end(now: Timestamp) -> Timestamp {
 pub struct Lease {
     /// The name of the job, unique in the store.
     pub name: String,
-    /// The id of the holder. Each process generates a new one when it starts.
+    /// The id of the holder. No other process has it, and a process never uses one twice.
     pub holder: Id,
     /// The time from which another holder may acquire it.
     pub expires_at: Timestamp,
