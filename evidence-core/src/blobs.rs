@@ -1,5 +1,5 @@
-//! Attachments, kept by content beside the records: written in chunks, durable before the record that names them,
-//! read back chunk by chunk so that nothing is ever held whole.
+//! Attachments, stored by content beside the records. They are durable before a record names them. They are written and
+//! read in chunks, so that no attachment is in memory as a whole.
 
 use std::ops::Deref;
 
@@ -19,19 +19,19 @@ pub const CHUNK: usize = 256 << 10;
 /// messages name it.
 pub const MARKER: &str = "evidence-marker";
 
-/// Bytes that arrive in pieces, from memory, a temporary file or a store.
+/// Bytes that arrive in chunks, from memory, a temporary file or a store.
 #[async_trait]
 pub trait Chunks: Send {
-    /// The next piece, of any size above zero; `None` at the end.
+    /// Returns the next chunk, of any size above zero; `None` at the end.
     async fn next(&mut self) -> std::io::Result<Option<Bytes>>;
 }
 
-/// Bytes at hand, as one piece.
+/// Bytes in memory, as one chunk.
 #[derive(Debug)]
 pub struct Whole(Option<Bytes>);
 
 impl Whole {
-    /// These bytes.
+    /// Wraps these bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
     }
@@ -59,15 +59,15 @@ impl std::fmt::Debug for Parts<'_> {
 }
 
 impl<'a> Parts<'a> {
-    /// Parts of `size` bytes, which is at least one.
+    /// Splits `content` into parts of `size` bytes, at least one.
     pub fn new(content: &'a mut dyn Chunks, size: usize) -> Self {
         Self { content, size: size.max(1), rest: Bytes::new() }
     }
 
-    /// The next part: of exactly the size, or what is left; `None` at the end.
+    /// Returns the next part; `None` at the end. Only the last part may be shorter than the size.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when what was received cannot be read back.
+    /// [`StoreError::Failed`] if the received content cannot be read back.
     pub async fn next(&mut self) -> StoreResult<Option<Vec<u8>>> {
         let mut part = Vec::new();
         while part.len() < self.size {
@@ -79,7 +79,7 @@ impl<'a> Parts<'a> {
             let missing = self.size - part.len();
             let piece = self.rest.split_to(missing.min(self.rest.len()));
             if !part.is_empty() && part.capacity() - part.len() < piece.len() {
-                // Room for all of a chunk at once: what grows bit by bit is copied each time.
+                // Reserves a whole chunk at once, because each growth of the buffer copies it.
                 part.reserve_exact(missing.min(part.len().max(CHUNK)));
             }
             part.extend_from_slice(&piece);
@@ -88,9 +88,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A file of a form, already received, hashed and held in memory or in a temporary file.
+/// A file of a form, which was received and hashed. It is in memory or in a temporary file.
 pub struct Upload {
-    /// The last segment of the name it was sent under.
+    /// The last segment of the file name in the request.
     pub file_name: String,
     /// Its media type as sent, else `application/octet-stream`.
     pub media_type: String,
@@ -98,7 +98,7 @@ pub struct Upload {
     pub size: u64,
     /// The SHA-256 of its content.
     pub sha256: Fingerprint,
-    /// The content, to be read once.
+    /// The content, which can be read once.
     pub content: Box<dyn Chunks>,
 }
 
@@ -114,10 +114,10 @@ impl std::fmt::Debug for Upload {
 }
 
 impl Upload {
-    /// The whole content in memory: for templates and other documents, never for attachments.
+    /// Reads the whole content into memory, for templates and other documents. Do not use it for attachments.
     ///
     /// # Errors
-    /// [`Error::Internal`] when what was received cannot be read back.
+    /// [`Error::Internal`] if the received content cannot be read back.
     pub async fn read(mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(usize::try_from(self.size).unwrap_or_default());
         while let Some(piece) = self.content.next().await.map_err(unreadable)? {
@@ -127,7 +127,7 @@ impl Upload {
     }
 }
 
-/// A received file that is gone from memory or disk.
+/// Returns the error for a received file that can no longer be read from memory or disk.
 pub(crate) fn unreadable(source: std::io::Error) -> Error {
     Error::Internal { what: "a received file could not be read back", source: source.into() }
 }
@@ -205,7 +205,7 @@ impl<B: Deref<Target: Blobs> + Send + Sync> BlobReader<B> {
         Ok(kept)
     }
 
-    /// The next chunk; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
         let chunk = self.ahead.take();
         if chunk.is_some() && !self.is_read {

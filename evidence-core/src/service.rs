@@ -80,7 +80,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// [`Self::run`].
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// The errors of [`Self::run`].
     fn answer(
         &self,
         access: &Access,

@@ -86,8 +86,8 @@ pub trait Job: Send + Sync + 'static {
     async fn run(&self, turn: &Turn) -> Result<()>;
 }
 
-/// The default duration of a lease. Another server takes over this long after a crash. It tries four times in this time, so it
-/// takes over within half a minute.
+/// The default duration of a lease. After a crash, another server takes over when the lease expires. It tries every quarter of
+/// this time, so it takes over within half a minute.
 pub const LEASE: Duration = Duration::from_secs(20);
 
 /// The longest pause after a failed run, unless the job's own pause is longer.

@@ -366,7 +366,7 @@ impl<'a> Context<'a> {
     /// Returns the id of the organization of the request.
     ///
     /// # Errors
-    /// Those of [`Self::org_access`].
+    /// The errors of [`Self::org_access`].
     pub fn org(&self) -> Result<Id> {
         Ok(self.org_access()?.org)
     }
@@ -375,7 +375,7 @@ impl<'a> Context<'a> {
     /// caller who only reads a public flow may not.
     ///
     /// # Errors
-    /// Those of [`Self::org_access`].
+    /// The errors of [`Self::org_access`].
     pub fn sees_environments(&self) -> Result<bool> {
         Ok(self.org_access()?.role.is_some())
     }
