@@ -13,7 +13,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How long a look-up waits for another caller that computes the value.
+/// The time that a look-up waits for another caller that computes the value.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The typical size of a value in bytes. It only sets how many evicted keys the cache remembers.
@@ -35,7 +35,7 @@ pub(crate) trait Weigh {
 
 /// A cache of values by key. When its budget is full, it evicts values that were not used recently.
 ///
-/// Nothing invalidates a value. Either the key has everything that the value depends on, or the caller checks
+/// Values are not invalidated. Either the key has everything that the value depends on, or the caller checks
 /// whether a cached value is still valid.
 pub(crate) struct Cache<K, V>(sync::Cache<K, Entry<V>, Bytes>);
 

@@ -2,11 +2,11 @@
 //!
 //! | what is limited | key | total | per key | waiting per key |
 //! |---|---|---|---|---|
-//! | jobs of the [compute pool](crate::compute) | tenant | the pool's parallelism | none | 64 |
-//! | long jobs of that pool | tenant | half of it | none | 64 |
-//! | long queries of a store | tenant | three quarters of the connections | half of the connections | none |
-//! | changes of one record | record | none | 1 | 127 |
-//! | requests that wait for bytes of a [budget](crate::budget) | tenant | none | 1 | 63 |
+//! | jobs of the [compute pool](crate::compute) | tenant | the pool's parallelism | unlimited | 64 |
+//! | long jobs of that pool | tenant | half of it | unlimited | 64 |
+//! | long queries of a store | tenant | three quarters of the connections | half of the connections | unlimited |
+//! | changes of one record | record | unlimited | 1 | 127 |
+//! | requests that wait for bytes of a [budget](crate::budget) | tenant | unlimited | 1 | 63 |
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -178,7 +178,7 @@ impl<K: Ord> Drop for Caller<K> {
 
 #[cfg(test)]
 impl<K: Ord> FairSemaphore<K> {
-    /// Whether no permit is held or awaited.
+    /// Returns whether no permit is held or awaited.
     pub(crate) fn is_unused(&self) -> bool {
         locked(&self.queues).is_empty()
     }

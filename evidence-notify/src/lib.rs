@@ -5,6 +5,7 @@
 //! resolved once. Each address is compared with those that the operator permits ([`Egress`]), and the
 //! connection uses that address. Redirects are not followed. Every step has a timeout, and only the head of a
 //! response is read.
+//!
 //! Webhooks are signed according to [Standard Webhooks](https://www.standardwebhooks.com), with a secret per
 //! organization. The headers are `webhook-id` (the same for every attempt), `webhook-timestamp` and
 //! `webhook-signature`.
