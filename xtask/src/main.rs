@@ -128,6 +128,7 @@ fn test(client: Need, variables: &[(&str, &str)]) -> Result {
 
 /// Returns the seed that selects what tests sample: the given one, otherwise that of the day, so that the samples
 /// cover everything in time.
+#[expect(clippy::disallowed_methods, reason = "this program has no injected clock")]
 fn seed() -> String {
     let days = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
     std::env::var(SEED).unwrap_or_else(|_| days().to_string())
