@@ -631,7 +631,7 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive(api: Api) {
     let text = ("name=\"attachment_file\"", "plain words");
     let second = ("name=\"attachment_file.7\"; filename=\"b.txt\"", "second");
     let first = ("name=\"attachment_file.0\"; filename=\"a.txt\"", "first");
-    api.post(path).file("attachment_file", "dir/report.txt", "hello").data(&body("one")).await.created();
+    api.post(path).file("attachment_file", "dir/report.txt", "hello").data(body("one")).await.created();
     api.post(path).form(&[("name=\"data_json\"", &body("text")), text]).await.created();
     api.post(path).form(&[second, ("name=\"data_json\"", &body("many")), text, first]).await.created();
     api.post(path)

@@ -115,10 +115,10 @@ async fn every_size_is_the_one_that_the_host_sets() {
     };
     let text = |start: &str, size: usize| format!("{start}{}", "#".repeat(size - start.len()));
 
-    let flow = |template: &str| api.put_flow("web").template(&template);
+    let flow = |template: &str| api.put_flow("web").template(template);
     flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
-    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).template(&template);
+    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).template(template);
     trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let policy = "_schema: https://example.com/schemas/policy/v1\n";

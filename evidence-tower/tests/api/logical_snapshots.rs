@@ -12,7 +12,7 @@ const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n
 const NOW: f64 = 1_783_538_510.0;
 
 async fn put_all(api: &Api, members: &[&str]) {
-    api.put_logical("all", &members).await.created();
+    api.put_logical("all", members).await.created();
 }
 
 async fn archive(api: &Api, environment: &str) {

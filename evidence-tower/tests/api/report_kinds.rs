@@ -6,10 +6,7 @@ use crate::support::prelude::*;
 fn kinds() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     let digests = json!({"registry.example.com/shop:1": "1".repeat(64)});
     let plain = json!({"digests": digests, "creationTimestamp": 1_700_000_000});
-    let with = |more: Value| {
-        let entry = with(plain.clone(), &more);
-        entry
-    };
+    let with = |more: Value| with(plain.clone(), &more);
     vec![
         ("docker", plain.clone(), vec![]),
         ("server", plain.clone(), vec![]),
@@ -222,9 +219,7 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task(api: Api) {
 async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest(api: Api, store: Arc<dyn Store>) {
     let entries = |older: Value, newer: Value| {
         let with = |more: Value, created: u64| {
-            let entry =
-                with(json!({"digests": {"shop": "1".repeat(64)}, "creationTimestamp": created}), &more);
-            entry
+            with(json!({"digests": {"shop": "1".repeat(64)}, "creationTimestamp": created}), &more)
         };
         json!({"artifacts": [with(newer.clone(), 9), with(older, 5), with(newer, 7)]})
     };

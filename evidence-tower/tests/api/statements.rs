@@ -101,7 +101,7 @@ pub(crate) async fn fill(api: &Api, many: usize) {
         let payload = json!({"name": format!("policy{number}")}).to_string();
         let policy =
             "_schema: https://example.com/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
-        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", &policy).await.created();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", policy).await.created();
         if number < Limits::default().environment_policies {
             let attached = json!({"policy_names": [format!("policy{number}")]});
             api.post("/environments/acme/prod/policies").json(attached).await.ok();

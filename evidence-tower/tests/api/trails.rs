@@ -17,7 +17,7 @@ pub(crate) const COMMIT: &str = "9e9a2c4b5d6e7f8091a2b3c4d5e6f70812345678";
 impl Api {
     /// Adds an attestation of this kind to the trail `t` of the flow `shop`.
     pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask {
-        self.attest_in("shop", "t", kind).data(&document)
+        self.attest_in("shop", "t", kind).data(document)
     }
 
     /// Reports to trail `t` of flow `shop` an artifact with this template name, whose fingerprint is `digit` 64 times.
@@ -85,7 +85,7 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake(api: Api
         let refused = api
             .put(path)
             .data(json!({"name": "t", "description": ""}))
-            .template(&wrong)
+            .template(wrong)
             .await
             .expect(400, json!({"message": INVALID}))
             .body;
