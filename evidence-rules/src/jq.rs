@@ -17,7 +17,7 @@
 //! `docs/rules-language.md` lists the supported features.
 //!
 //! ```
-//! use evidence_core::json::parse;
+//! use evidence_values::json::parse;
 //! use evidence_rules::jq::{Budget, Filter, Outcome, Value};
 //! use evidence_values::time::Timestamp;
 //!
