@@ -94,6 +94,7 @@ impl Mail {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn failed(error: Error) -> NotSent {
     NotSent::new(format!("the mail server: {error}"))
 }

@@ -418,7 +418,9 @@ async fn an_address_that_no_mail_comes_to_is_named_in_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_mail_server_ends_an_attempt() {
-    const LATE: Result<&[&str], &str> = Err("the mail server does not answer in time");
+    /// The addresses that get the mail, or the reason why nobody does.
+    type Outcome = Result<&'static [&'static str], &'static str>;
+    const LATE: Outcome = Err("the mail server does not answer in time");
     // The clock stands still while there is work to do, and advances while everything waits for a socket.
     tokio::spawn(async {
         loop {
@@ -429,7 +431,7 @@ async fn a_silent_mail_server_ends_an_attempt() {
         }
     });
     // The responses, the outcome, and the seconds until then.
-    let table: [(Refusals, Result<&[&str], &str>, u64); 8] = [
+    let table: [(Refusals, Outcome, u64); 8] = [
         (&[("EHLO", SILENCE)], LATE, 30),
         (&[("MAIL", SILENCE)], LATE, 600),
         (&[("RCPT", SILENCE)], LATE, 600),
