@@ -401,7 +401,7 @@ async fn an_address_that_no_mail_comes_to_is_named_in_the_log() {
             &[("RCPT TO:<a@", "550 5.1.1 a is gone"), ("RCPT TO:<b@", "550 5.1.1 b is gone")],
             &["a@example.com", "b@example.com"],
         ),
-        // Nobody got the mail. The caller logs the error.
+        // The mail was not sent. The caller logs the error.
         (&[("RCPT TO:<b@", "550 5.1.1 b is gone"), (".", "451 not now")], &[]),
     ];
     for (refusals, expected) in table {

@@ -437,7 +437,7 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one(api: Api) {
             "attestation_name": "reviewed", "type_name": "decision", "control": control,
             "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
         });
-        let decision = with(decision, &more);
+        let decision = merged(decision, &more);
         api.attest("system", &decision)
     };
     decide("SDLC-4", false, json!({})).await.created();

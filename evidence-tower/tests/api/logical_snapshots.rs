@@ -151,7 +151,7 @@ async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot(api: 
         let snapshot = api.get("/snapshots/acme/all/-1").await.ok();
         assert_eq!(snapshot["compliant"], latest["compliant"], "{step}");
     };
-    // Nothing shows before the first snapshot of a member.
+    // There is no snapshot before the first one of a member.
     expect("no member was reported on", 0, json!(null)).await;
     api.report_running("good", &[]).await.created();
     expect("one member was not reported on", 1, json!(null)).await;

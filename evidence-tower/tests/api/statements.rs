@@ -493,7 +493,7 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     let attest = async |more: Value| {
         let user_data = json!({"text": "x".repeat(200_000)});
         let large = json!({"attestation_name": "large", "is_compliant": true, "user_data": user_data});
-        let document = with(large, &more);
+        let document = merged(large, &more);
         api.attest_in("shop", "t", "generic").data(&document).await.created();
     };
     for _ in 0..BODIES {

@@ -451,7 +451,7 @@ pub(crate) struct Ask {
     document: Option<(Document, Value)>,
 }
 
-/// How a document is sent.
+/// The encoding of a document in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Document {
     Json,

@@ -168,7 +168,7 @@ async fn optional_parts_of_a_trail_are_validated(api: Api) {
         (json!({"description": "a\u{0}b"}), "description"),
     ];
     for (more, field) in table {
-        let document = with(json!({"name": "t"}), &more);
+        let document = merged(json!({"name": "t"}), &more);
         api.begin("shop", &document).await.refuses_field(400, field);
     }
     api.get("/trails/acme").await.expect(200, json!({"data": [], "pagination": {"total": 0}}));
@@ -201,7 +201,7 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
     let path = "/attestations/acme/shop/trail/t/generic";
     for number in 0..3 {
         for (name, more) in [("bar", json!({})), ("foo", json!({"artifact_fingerprint": "a".repeat(64)}))] {
-            let document = with(
+            let document = merged(
                 json!({
                     "attestation_name": name, "is_compliant": number != 1, "description": format!("the {number}"),
                     "user_data": {"number": number},

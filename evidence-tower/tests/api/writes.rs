@@ -35,7 +35,7 @@ fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> Ask {
 }
 
 fn artifact(api: &Api, more: &Value) -> Ask {
-    let artifact = with(
+    let artifact = merged(
         json!({
             "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
             "build_url": "b", "commit_url": "c", "repo_info": repo(),
