@@ -33,7 +33,7 @@ promises! {
     artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
     artifact_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
-    an_artifact_of_a_flow_is_its_newest_report: "`artifact_of_flow` answers the flow of a name, and with it the newest report of a fingerprint that matches, with the runs that are asked for.",
+    an_artifact_of_a_flow_is_its_newest_report: "`artifact_of_flow` answers the flow of a name, and with it the newest report of a fingerprint that matches, with the version of its trail and the runs that are asked for.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations', and `artifact_sizes` does.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
@@ -325,6 +325,11 @@ async fn an_artifact_of_a_flow_is_its_newest_report(store: Arc<dyn Store>) -> Ou
     ];
     for (query, expected) in cases {
         let found = store.artifact_of_flow(org.id, query).await?;
+        if let Some((_, Some(one))) = &found {
+            let trail = Vec::from_iter(one.artifact.trail);
+            let expected = store.trail_versions(org.id, &trail).await?;
+            same(&format!("the version of the trail of {query:?}"), Vec::from_iter(one.version), expected)?;
+        }
         let found =
             found.map(|(flow, artifact)| (flow.name.to_string(), artifact.map(|one| one.artifact.id)));
         same(&format!("{query:?}"), found, Some((query.flow.to_owned(), expected.map(id))))?;

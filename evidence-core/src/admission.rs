@@ -84,6 +84,13 @@ impl RequestBudget {
         self.reserve(&self.answers, bytes).await
     }
 
+    /// Reserves memory for the beginning of an answer that is read before it is sent, or returns `None` if there is none now.
+    /// Uses at most half of the tenant's share: other answers wait for the rest.
+    pub(crate) fn try_memory_for_sending(&self, bytes: u64) -> Option<Reservation> {
+        let mut reservation = self.answers.try_reserve(self.tenant, 0)?;
+        reservation.grow_within(bytes, 2).then_some(reservation)
+    }
+
     async fn reserve(&self, budget: &Arc<FairBudget>, bytes: u64) -> Result<Reservation> {
         let reservation = budget.reserve(self.tenant, bytes, Instant::now() + MAX_WAIT).await;
         Ok(reservation.ok_or(Refused::Memory)?)

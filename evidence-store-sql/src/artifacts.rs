@@ -26,6 +26,7 @@ use crate::listing::{Listing, Order, sized};
 use crate::snapshots::{ran_in, runs, runs_json};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
+use crate::trails::{version, version_columns};
 use crate::value::{Column, Value, texts};
 
 /// The JSON of a row `a` that [`Row`] deserializes.
@@ -135,16 +136,16 @@ const REPORTS: Sql = Sql::each(
 );
 
 /// Selects the flow of the name `$2`, the newest report of the fingerprint `$3` to it, to the trail of the name
-/// `$4` and with the id `$5` if these are given, and the runs of that content: the first and the newest `$6`, or
-/// none if that is null. Without the flow, there is no row.
+/// `$4` and with the id `$5` if these are given, the runs of that content: the first and the newest `$6`, or
+/// none if that is null, and the version of the report's trail. Without the flow, there is no row.
 macro_rules! of_flow {
-    ($dialect:ident, $flow:literal, $reports:literal) => {
+    ($dialect:ident, $flow:literal, $reports:literal, $trail:literal) => {
         concat!(
             "WITH RECURSIVE flow AS MATERIALIZED (",
             $flow,
             "),
             found AS MATERIALIZED (
-                SELECT x.fingerprint, x.ledger_index FROM flow g CROSS JOIN ",
+                SELECT x.fingerprint, x.trail, x.ledger_index FROM flow g CROSS JOIN ",
             $reports,
             "), ",
             ran_in!("(SELECT fingerprint AS artifact FROM found WHERE $6 IS NOT NULL) a"),
@@ -155,7 +156,10 @@ macro_rules! of_flow {
             payload!("z"),
             ", ",
             runs_json!($dialect, "coalesce($6, 0)"),
-            " FROM flow g LEFT JOIN found z ON true"
+            ", ",
+            version_columns!($dialect, "t"),
+            " FROM flow g LEFT JOIN found z ON true LEFT JOIN ",
+            $trail
         )
     };
 }
@@ -170,7 +174,8 @@ const OF_FLOW_WITH_RUNS: Sql = Sql::each(
         WHERE ($4 IS NULL OR x.trail = (
                 SELECT t.id FROM evidence.trail t WHERE t.flow = g.id AND t.name = $4 AND +t.org = $1))
             AND ($5 IS NULL OR x.id = $5)
-        ORDER BY x.ledger_index + 0 DESC LIMIT 1"
+        ORDER BY x.ledger_index + 0 DESC LIMIT 1",
+        "evidence.trail t ON t.org = $1 AND t.id = z.trail"
     ),
     of_flow!(
         postgres,
@@ -184,16 +189,23 @@ const OF_FLOW_WITH_RUNS: Sql = Sql::each(
                 AND ($4 IS NULL OR a.trail = (
                     SELECT t.id FROM evidence.trail t WHERE t.org = $1 AND t.flow = g.id AND t.name = $4))
                 AND ($5 IS NULL OR a.id = $5)
-            ORDER BY a.ledger_index + 0 DESC LIMIT 1) x"
+            ORDER BY a.ledger_index + 0 DESC LIMIT 1) x",
+        "LATERAL (SELECT * FROM evidence.trail WHERE org = $1 AND id = z.trail OFFSET 0) t ON true"
     ),
 );
 
 /// A row of [`OF_FLOW_WITH_RUNS`].
-type OfFlow = (u64, Payload, Option<u64>, Payload, Option<String>);
+type OfFlow = (u64, Payload, Option<u64>, Payload, Option<String>, Option<Id>, Option<i64>, u64, u64);
 
-fn of_flow((_, flow, report, artifact, ran): OfFlow) -> StoreResult<(Flow, Option<ArtifactWithRuns>)> {
+fn of_flow(
+    (_, flow, report, artifact, ran, trail, revision, bytes, reports): OfFlow,
+) -> StoreResult<(Flow, Option<ArtifactWithRuns>)> {
     let found = match report {
-        Some(_) => Some(ArtifactWithRuns { artifact: record(artifact.text()?)?, runs: runs(ran)? }),
+        Some(_) => {
+            let version =
+                trail.zip(revision).map(|(trail, revision)| version((trail, revision, bytes, reports)));
+            Some(ArtifactWithRuns { artifact: record(artifact.text()?)?, version, runs: runs(ran)? })
+        }
         None => None,
     };
     Ok((record(flow.text()?)?, found))

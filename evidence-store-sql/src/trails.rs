@@ -83,26 +83,55 @@ const NEWEST: Sql = Sql::each(
         WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_ordinal DESC LIMIT 1) t",
 );
 
-/// Counts reports by indexes only. In SQLite these indexes do not contain the organization.
+/// The columns of the version of a trail. Counts reports by indexes only. In SQLite these indexes do not contain
+/// the organization.
+macro_rules! version_columns {
+    (sqlite, $trail:literal) => {
+        version_columns!($trail, "")
+    };
+    (postgres, $trail:literal) => {
+        version_columns!($trail, "a.org = $1 AND ")
+    };
+    ($trail:literal, $in_org:literal) => {
+        concat!(
+            $trail,
+            ".id, ",
+            $trail,
+            ".ledger_index, ",
+            payload_size!($trail),
+            ", (SELECT count(*) FROM evidence.artifact a WHERE ",
+            $in_org,
+            "a.trail = ",
+            $trail,
+            ".id) + (SELECT count(*) FROM evidence.attestation a WHERE ",
+            $in_org,
+            "a.trail = ",
+            $trail,
+            ".id)"
+        )
+    };
+}
+pub(crate) use version_columns;
+
 const VERSIONS: Sql = Sql::each(
     concat!(
-        "SELECT t.id, t.ledger_index, ",
-        payload_size!("t"),
-        ",
-            (SELECT count(*) FROM evidence.artifact a WHERE a.trail = t.id)
-            + (SELECT count(*) FROM evidence.attestation a WHERE a.trail = t.id)
-        FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value"
+        "SELECT ",
+        version_columns!(sqlite, "t"),
+        " FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value"
     ),
     concat!(
-        "SELECT t.id, t.ledger_index, ",
-        payload_size!("t"),
-        ",
-            (SELECT count(*) FROM evidence.artifact a WHERE a.org = $1 AND a.trail = t.id)
-            + (SELECT count(*) FROM evidence.attestation a WHERE a.org = $1 AND a.trail = t.id)
-        FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+        "SELECT ",
+        version_columns!(postgres, "t"),
+        " FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
             SELECT * FROM evidence.trail WHERE org = $1 AND id = w.value OFFSET 0) t"
     ),
 );
+
+/// Decodes the columns of a version. A negative index belongs to a damaged row, which its contents omit.
+pub(crate) fn version((id, revision, bytes, reports): (Id, i64, u64, u64)) -> TrailVersion {
+    let revision = u64::try_from(revision).unwrap_or_default();
+    TrailVersion { id, revision, reports, bytes }
+}
 
 /// A trail's fact, preceded by its ledger index and a space.
 macro_rules! trail_fact {
@@ -322,12 +351,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
 
     async fn trail_versions(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailVersion>> {
         let query = self.query_org(org, VERSIONS).bind(texts(trails)).per_item(trails.len());
-        // A negative index belongs to a damaged row, which its contents omit.
-        let version = |(id, revision, bytes, reports): (Id, i64, u64, u64)| {
-            let revision = u64::try_from(revision).unwrap_or_default();
-            Ok(TrailVersion { id, revision, reports, bytes })
-        };
-        query.all_as(version).await
+        query.all_as(|row| Ok(version(row))).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

@@ -158,7 +158,8 @@ impl ArtifactStore for MemoryStore {
             None => Vec::new(),
             Some(newest) => self.runs(org, std::slice::from_ref(query.fingerprint), newest).await?,
         };
-        Ok(Some((flow, Some(ArtifactWithRuns { artifact, runs }))))
+        let version = self.trail_versions(org, artifact.trail.as_slice()).await?.pop();
+        Ok(Some((flow, Some(ArtifactWithRuns { artifact, version, runs }))))
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {

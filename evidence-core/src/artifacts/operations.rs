@@ -320,8 +320,8 @@ impl Operation for GetArtifact {
         let (flow, found) = found.ok_or_else(|| cx.missing(Resource::Flow, name))?;
         cx.expect_readable(&flow)?;
         let gone = missing(&flow, &self.fingerprint, cx);
-        let Some(ArtifactWithRuns { artifact, runs }) = found else { return Err(gone) };
-        let context = ViewContext::new(Some(flow), cx).with_runs(runs);
+        let Some(ArtifactWithRuns { artifact, version, runs }) = found else { return Err(gone) };
+        let context = ViewContext::new(Some(flow), cx).with_related(version, runs);
         let view = views(vec![artifact], Arc::new(context)).next().await.transpose()?;
         view.map(Json).ok_or(gone)
     }

@@ -12,6 +12,7 @@ use crate::snapshots::store::Run;
 use crate::store::error::StoreResult;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
+use crate::trails::store::TrailVersion;
 
 impl Artifact {
     /// Returns the part of the report that compliance depends on, for a report at this ledger index.
@@ -135,11 +136,13 @@ pub struct ArtifactQuery<'a> {
     pub newest_runs: Option<u32>,
 }
 
-/// An artifact report with the runs of its content.
+/// An artifact report with the version of its trail and the runs of its content, which are read in one query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactWithRuns {
     /// The report.
     pub artifact: Artifact,
+    /// The version of its trail; `None` if it was reported to none.
+    pub version: Option<TrailVersion>,
     /// The runs of its fingerprint, as [`SnapshotStore::runs`](crate::snapshots::SnapshotStore::runs) returns
     /// them.
     pub runs: Vec<Run>,

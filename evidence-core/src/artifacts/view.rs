@@ -22,8 +22,9 @@ use crate::attestations::store::AttestationRow;
 use crate::bounded::{FreeForm, ShortText, or_empty};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Result};
+use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
-use crate::flows::templates::{Parsed, each_with_template};
+use crate::flows::templates::each_with_template;
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -39,9 +40,9 @@ use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::contents::{MEMORY_PER_BYTE, ReportedTrail};
 use crate::trails::events::runs;
-use crate::trails::store::{TrailContents, TrailVersion};
+use crate::trails::reported::{MEMORY_PER_BYTE, ReportedTrail};
+use crate::trails::store::TrailVersion;
 use serde_json::{Map, Value};
 
 /// One report of an artifact to a flow, with what is known about it now. Every key is present; a value that
@@ -236,9 +237,10 @@ impl ViewContext {
         Self { content: Mutex::new(content), ..self }
     }
 
-    /// Adds the runs of all artifacts.
-    pub(super) fn with_runs(self, runs: Vec<Run>) -> Self {
-        Self { runs: Some(runs), ..self }
+    /// Adds what was read with the only artifact: the version of its trail, and its runs.
+    pub(super) fn with_related(self, version: Option<TrailVersion>, runs: Vec<Run>) -> Self {
+        let versions = version.into_iter().map(|version| (version.id, version)).collect();
+        Self { versions: Mutex::new(versions), runs: Some(runs), ..self }
     }
 
     /// Returns the reports of these ids, in any order. Runs no query if all were read with their list.
@@ -304,30 +306,15 @@ impl ViewContext {
         origins: &Origins,
         cx: &Context<'_>,
     ) -> Result<()> {
-        let mut reports = BTreeMap::<Id, BTreeSet<Id>>::new();
-        for artifact in artifacts {
-            if let Some(trail) = origins.deciding_trail(artifact) {
-                let report = artifact
-                    .trail
-                    .map_or_else(|| origins.of(artifact).map(|one| one.report.id), |_| Some(artifact.id));
-                reports.entry(trail).or_default().extend(report);
-            }
-        }
+        let mut trails = distinct(artifacts.iter().filter_map(|artifact| origins.deciding_trail(artifact)));
         {
             let mut versions = locked(&self.versions);
             if versions.len() > MAX_VERSIONS {
                 versions.clear();
             }
-            reports.retain(|trail, _| !versions.contains_key(trail));
+            trails.retain(|trail| !versions.contains_key(trail));
         }
-        let covers = |trail: &ReportedTrail| {
-            let TrailContents { trail, artifacts, .. } = &trail.contents;
-            let Some(wanted) = reports.get(&trail.id) else { return true };
-            artifacts.iter().filter(|report| wanted.contains(&report.id)).count() == wanted.len()
-        };
-        let trails = Vec::from_iter(reports.keys().copied());
-        let found =
-            cx.shown_versions(&trails, covers).await?.into_iter().map(|version| (version.id, version));
+        let found = cx.trail_versions(&trails).await?.into_iter().map(|version| (version.id, version));
         locked(&self.versions).extend(found);
         Ok(())
     }

@@ -1,21 +1,16 @@
 //! Compiled versions of custom attestation types: schema, rules and summary. A version is compiled when it is
 //! created, to prove that it can be evaluated, and again when attestations of the type are reported.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
 use crate::attestation_types::record::{AttestationTypeVersion, Evaluator, SummaryItem};
 use crate::attestations::custom::{RuleResult, SummaryRow, failure_text};
 use crate::bounded::List;
-use crate::cache::sized::Cache;
+use crate::cache::Weigh;
 use crate::error::{Error, Result};
-use crate::id::VersionKey;
 use crate::json::{self, JsonText};
 use crate::rules::jq::{Budget, Failure, Filter, Limit, MAX_PARTS, MAX_PATTERNS, Value};
 use crate::rules::schema::{Data, Schema};
-use crate::service::Context;
-use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
 /// Compiles the schema of a version.
@@ -100,20 +95,6 @@ const MAX_SUMMARY_VALUE: usize = 4 << 10;
 /// The maximum size of a summary, in bytes.
 const MAX_SUMMARY: usize = 64 << 10;
 
-/// Recently used versions of types, compiled.
-pub(crate) type CompiledTypes = Cache<VersionKey, Compiled>;
-
-/// The memory budget of the cache, in bytes.
-const BUDGET: usize = 64 << 20;
-
-/// The approximate size in bytes of a type without rules and schema.
-const LEAST: usize = 1 << 10;
-
-/// Returns an empty cache.
-pub(crate) const fn no_types() -> CompiledTypes {
-    CompiledTypes::new(BUDGET)
-}
-
 /// An evaluator as recorded by any version of the program.
 #[derive(Deserialize)]
 struct RecordedEvaluator {
@@ -131,7 +112,7 @@ struct RecordedSummaryItem {
 
 impl Compiled {
     /// Compiles a recorded version, or returns the reason why it cannot be used for evaluation.
-    fn recorded(version: &AttestationTypeVersion) -> Result<Self, String> {
+    pub(crate) fn recorded(version: &AttestationTypeVersion) -> Result<Self, String> {
         let evaluator =
             RecordedEvaluator::deserialize(&version.evaluator).map_err(|error| error.to_string())?;
         let rules = match evaluator.content_type.as_str() {
@@ -158,13 +139,6 @@ impl Compiled {
             .iter()
             .map(|(_, filter)| filter)
             .chain(self.summary.iter().filter_map(|(_, filter)| filter.as_ref().ok()))
-    }
-
-    /// Returns its approximate size in memory, in bytes.
-    fn bytes(&self) -> usize {
-        let filters = self.all_filters().map(Filter::bytes).sum::<usize>();
-        let texts = self.rules.iter().map(|(text, _)| text.len()).sum::<usize>();
-        LEAST + filters + texts + self.schema.as_ref().map_or(0, Schema::bytes)
     }
 
     /// Returns whether evaluating these data may take longer than a short job. A short rule may take long for
@@ -227,6 +201,14 @@ impl Compiled {
     }
 }
 
+impl Weigh for Compiled {
+    fn bytes(&self) -> usize {
+        let filters = self.all_filters().map(Filter::bytes).sum::<usize>();
+        let texts = self.rules.iter().map(|(text, _)| text.len()).sum::<usize>();
+        filters + texts + self.schema.as_ref().map_or(0, Schema::bytes)
+    }
+}
+
 /// The rows of a summary, and the remaining space and budget.
 struct Summary {
     rows: Vec<SummaryRow>,
@@ -260,30 +242,6 @@ impl Summary {
             values.push(serde_json::from_str(&text).map_err(|error| error.to_string())?);
         }
         Ok(values)
-    }
-}
-
-impl Context<'_> {
-    /// Returns this version of a type, from the cache or read and compiled.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if this version of the program cannot evaluate it.
-    pub(crate) async fn compiled_type(&self, key: VersionKey) -> Result<Arc<Compiled>> {
-        let cache = self.type_cache();
-        if let Some(compiled) = cache.get(&key) {
-            return Ok(compiled);
-        }
-        let (id, number) = key;
-        let found = self.store().attestation_type_versions_by_number(self.org()?, &[key]).await?.pop();
-        let lost = || StoreError::corrupt(format_args!("version {number} of attestation type {id} is lost"));
-        let version = found.ok_or_else(lost)?;
-        let compiled = self.compute().run_long(move || Compiled::recorded(&version)).await?;
-        let refused = |why: String| {
-            Error::invalid("type_name", format!("Version {number} cannot be evaluated by: {why}"))
-        };
-        let compiled = Arc::new(compiled.map_err(refused)?);
-        cache.put(key, compiled.bytes(), Arc::clone(&compiled));
-        Ok(compiled)
     }
 }
 

@@ -93,7 +93,7 @@ fn base62(bytes: &[u8], width: usize) -> String {
 }
 
 /// The SHA-256 of an API key in lower-case hex. Stores hold it and look keys up by it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyHash(String);
 

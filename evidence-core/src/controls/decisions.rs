@@ -16,7 +16,7 @@ use crate::bounded::{List, ShortText};
 use crate::controls::view::PER_PAGE;
 use crate::error::{Resource, Result};
 use crate::flows::operations::FlowLabel;
-use crate::flows::templates::Parsed;
+use crate::flows::parsed::Parsed;
 use crate::id::Id;
 use crate::name::{AttestationName, ControlIdentifier, Fingerprint, FlowName, OrgName, TrailName};
 use crate::operation::{Envelope, Json, JsonList, Method, Operation, around_last};

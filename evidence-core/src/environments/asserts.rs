@@ -18,7 +18,7 @@ use crate::bounded::{List, ShortText};
 use crate::compute::MANY_EVALUATIONS;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result, at_most};
-use crate::flows::templates::Parsed;
+use crate::flows::parsed::Parsed;
 use crate::id::{Id, VersionKey};
 use crate::name::{EnvironmentName, Fingerprint, FlowName, OrgName};
 use crate::operation::{Json, Method, Operation};

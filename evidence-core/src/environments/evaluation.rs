@@ -17,10 +17,11 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use crate::compute::MANY_EVALUATIONS;
-use crate::environments::observed::{ObservedArtifact, ReportedState};
-use crate::environments::remembered::{
-    self, ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, Remembered,
+use crate::environments::evaluation_cache::CachedEvaluation;
+use crate::environments::last_evaluation::{
+    ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_of_trails,
 };
+use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -154,23 +155,23 @@ async fn evaluate_changed(
     }
     let environment = known.record.id;
     let versions = policies.versions();
-    let remembered = match reuse {
-        true => cx.remembered_evaluation(environment, &versions, &ledger, at).await?,
+    let cached = match reuse {
+        true => cx.cached_evaluation(environment, &versions, &ledger, at).await?,
         false => None,
     };
     let open = async {
-        Ok(match remembered.as_ref().and_then(|last| last.open(known.status.snapshots)) {
+        Ok(match cached.as_ref().and_then(|last| last.open(known.status.snapshots)) {
             Some(open) => open,
             None => Arc::new(open_instances(known, cx).await?),
         })
     };
-    let apart = Apart::read(environment, running, remembered.as_ref(), (rests_on, at), cx);
+    let apart = Apart::read(environment, running, cached.as_ref(), (rests_on, at), cx);
     let (open, Apart { reused, rest, reports }) = try_join(open, apart).await?;
-    let mut kept = remembered.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
+    let mut kept = cached.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
     kept.extend(states.kept());
     let snapshots = known.status.snapshots;
-    let since = remembered.and_then(|last| last.since(&reused, snapshots)).unwrap_or_else(|| cx.now());
+    let since = cached.and_then(|last| last.since(&reused, snapshots)).unwrap_or_else(|| cx.now());
     let last_open = (snapshots, Arc::clone(&open));
     let mut preconditions = policies.preconditions.clone();
     preconditions.extend([known.unchanged(), known.latest()]);
@@ -195,8 +196,9 @@ async fn evaluate_changed(
     let evaluation = Evaluation { running, policies, open, reused, rest, states, snapshot, always };
     let Some(outcome) = evaluation.outcome(known.status.compliant, cx).await? else { return Ok(None) };
     let Outcome { snapshot, artifacts } = outcome;
-    let evaluation = LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept };
-    cx.remember_evaluation(environment, evaluation).await?;
+    let evaluation =
+        LastEvaluation { since, ledger, policies: versions, open: last_open, artifacts, kept, bytes: 0 };
+    cx.cache_evaluation(environment, evaluation).await?;
     let facts = snapshot.into_iter().map(|snapshot| Fact::SnapshotTaken { snapshot }).collect();
     Ok(Some(Draft { facts, preconditions, ..Draft::default() }))
 }
@@ -215,12 +217,12 @@ impl Apart {
     async fn read(
         environment: Id,
         running: &Arc<ReportedState>,
-        remembered: Option<&Arc<Remembered>>,
+        cached: Option<&Arc<CachedEvaluation>>,
         rests_on: (u64, Timestamp),
         cx: &Context<'_>,
     ) -> Result<Self> {
-        if let Some(remembered) = remembered {
-            let (last, all) = (Arc::clone(remembered), Arc::clone(running));
+        if let Some(cached) = cached {
+            let (last, all) = (Arc::clone(cached), Arc::clone(running));
             let many = running.len() > MANY_EVALUATIONS;
             let reusable = move || last.reusable(&all);
             let mut reused = cx.compute().run_if(many, reusable).await?;
@@ -228,14 +230,14 @@ impl Apart {
             let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
             // An artifact that is evaluated again may share trails with reused ones; these are evaluated
             // again too.
-            let more = remembered::take_of_trails(&mut reused, &reports.trails());
+            let more = take_of_trails(&mut reused, &reports.trails());
             if !more.is_empty() {
                 let more = running.iter().filter(|(key, _)| more.contains(key));
                 let more: ReportedState = more.map(|(key, seen)| (key.clone(), seen.clone())).collect();
                 reports.extend(Reports::read(environment, &more, rests_on, cx).await?);
                 rest.extend(more);
             }
-            if remembered::take_of_trails(&mut reused, &reports.trails()).is_empty() {
+            if take_of_trails(&mut reused, &reports.trails()).is_empty() {
                 return Ok(Self { reused, rest: Arc::new(rest), reports });
             }
         }

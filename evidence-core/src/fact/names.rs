@@ -65,7 +65,7 @@ impl RecordKind {
 
 /// The key by which a record is found. Organizations and users are named in the whole store, all other
 /// records in their organization.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the variants are the named records")]
 pub enum Key {
     Organization(OrgName),

@@ -1,6 +1,7 @@
 //! Flows: repeatable processes. A trail is one execution of a flow.
 
 pub(crate) mod operations;
+pub(crate) mod parsed;
 pub(crate) mod record;
 pub(crate) mod store;
 pub(crate) mod templates;

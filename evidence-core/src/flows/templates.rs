@@ -1,7 +1,4 @@
-//! A cache of parsed templates, by the digest of their text.
-//!
-//! Nearly every response needs a template, and a few texts serve most trails of a store. Parsing the YAML
-//! costs more than the rest of a response, so each text is read and parsed once.
+//! Reads templates through the cache, and accepts uploaded ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -9,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
-use crate::cache::sized::Cache;
 use crate::compute::{LONG_YAML, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
+use crate::flows::parsed::Parsed;
 use crate::flows::record::EMPTY_TEMPLATE;
 use crate::ledger::Hash;
 use crate::operation::Form;
@@ -20,56 +17,8 @@ use crate::service::{Context, Draft, OwnedContext};
 use crate::store::error::StoreError;
 use crate::texts::record::{TextRef, in_parts};
 
-/// A parsed template, with its text as uploaded.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Parsed {
-    /// The YAML text; `""` if the store does not have it.
-    pub(crate) text: String,
-    pub(crate) template: Template,
-}
-
-impl Parsed {
-    /// Parses a stored text. No report satisfies a template that cannot be parsed.
-    fn stored(text: String) -> Self {
-        let template = Template::stored(&text);
-        Self { text, template }
-    }
-
-    /// Returns the template of a flow that was created without one.
-    fn empty() -> Self {
-        Self { text: EMPTY_TEMPLATE.to_owned(), template: Template::default() }
-    }
-
-    /// Returns the template for a text missing from the store, which is damage. No report satisfies it.
-    fn lost() -> Self {
-        Self { text: String::new(), template: Template::lost() }
-    }
-
-    /// Returns its approximate size in memory, in bytes.
-    fn bytes(&self) -> usize {
-        self.text.len() + self.template.bytes()
-    }
-}
-
 /// The template of flows that were created without one.
 static EMPTY: LazyLock<Arc<Parsed>> = LazyLock::new(|| Arc::new(Parsed::empty()));
-
-/// Recently used templates by the digests of their texts, shared by all requests of a service.
-pub(crate) type Templates = Cache<Hash, Parsed>;
-
-/// The memory budget of the template cache, in bytes.
-const BUDGET: usize = 16 << 20;
-
-/// Returns an empty cache.
-pub(crate) const fn no_templates() -> Templates {
-    Templates::new(BUDGET)
-}
-
-impl Templates {
-    fn keep(&self, text: Hash, parsed: &Arc<Parsed>) {
-        self.put(text, parsed.bytes(), Arc::clone(parsed));
-    }
-}
 
 /// The templates that a part of a response needs.
 #[derive(Debug)]
@@ -89,27 +38,16 @@ impl Context<'_> {
     /// Returns the templates of these references, each read and parsed once. Runs one query, or none if all
     /// are cached.
     pub(crate) async fn templates(&self, wanted: impl IntoIterator<Item = Option<TextRef>>) -> Result<Found> {
-        let cache = self.template_cache();
         let wanted: BTreeSet<Hash> = wanted.into_iter().flatten().map(|text| text.sha256).collect();
-        let (mut found, mut unknown) = (BTreeMap::new(), Vec::new());
-        for sha256 in wanted {
-            match cache.get(&sha256) {
-                Some(parsed) => drop(found.insert(sha256, parsed)),
-                None => unknown.push(sha256),
-            }
-        }
-        if !unknown.is_empty() {
-            let texts = self.store().texts(self.org()?, &unknown).await?;
+        let load = async |missing: Vec<Hash>| {
+            let texts = self.store().texts(self.org()?, &missing).await?;
             let heavy = texts.iter().map(String::len).sum::<usize>() > LONG_YAML;
             // Key by the digest of the text that was read: a damaged text then does not match its reference.
-            let parsed = |text: String| (Hash::of(&text), Arc::new(Parsed::stored(text)));
+            let parsed = |text: String| (Hash::of(&text), Parsed::stored(text));
             let parse = move || Vec::from_iter(texts.into_iter().map(parsed));
-            for (sha256, parsed) in self.compute().run_if(heavy, parse).await? {
-                cache.keep(sha256, &parsed);
-                found.insert(sha256, parsed);
-            }
-        }
-        Ok(Found(found))
+            self.compute().run_if(heavy, parse).await
+        };
+        self.caches().templates.get_many(wanted, load).await.map(Found)
     }
 
     /// Returns the template of this reference.
@@ -130,7 +68,7 @@ impl Context<'_> {
     /// template that other servers cannot read from the store.
     pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
         if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
-            self.template_cache().keep(text.sha256, &parsed);
+            self.caches().templates.insert(text.sha256, parsed);
         }
     }
 }
@@ -230,13 +168,5 @@ mod tests {
         }
         assert_eq!(*found.of(None), Parsed::empty());
         assert_eq!(Template::parse(EMPTY_TEMPLATE).unwrap(), Parsed::empty().template);
-    }
-
-    #[test]
-    fn what_a_template_says_counts_beside_its_text() {
-        let names = (0..1000).map(|number| format!("    - name: a{number}\n      type: '*'\n"));
-        let parsed = Parsed::stored(format!("trail:\n  attestations:\n{}", names.collect::<String>()));
-        assert_eq!(parsed.template.attestations.len(), 1000);
-        assert!(parsed.bytes() > parsed.text.len() + 1000 * size_of::<crate::rules::template::Requirement>());
     }
 }

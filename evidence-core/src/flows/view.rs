@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::flows::parsed::Parsed;
 use crate::flows::record::{Flow, Visibility};
-use crate::flows::templates::{Parsed, each_with_template};
+use crate::flows::templates::each_with_template;
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
 use crate::operation::Envelope;

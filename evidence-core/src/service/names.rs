@@ -1,19 +1,22 @@
-//! What names lead to, remembered from one write to the next. By now a name may lead elsewhere and a record may have
-//! changed, through another server for one: so whatever a write takes from here it guards, and where it is refused it reads
-//! the store and decides again. Nothing but writes asks here: no guard would tell a reader that an answer is old.
+//! A cache of the records that names lead to, for writes.
+//!
+//! An entry may be outdated, for example because another server changed the record. A write therefore has a
+//! precondition for every entry that it uses. If one fails, the write reads the store and decides again. Reads do
+//! not use the cache, because they have no preconditions.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::store::ArtifactFilter;
-use crate::cache::sized::Cache;
+use crate::cache::{Cache, Weigh};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::Key;
 use crate::flows::record::Flow;
 use crate::id::Id;
-use crate::ledger::Hash;
+use crate::ledger;
 use crate::limits::Limits;
 use crate::name::{Fingerprint, FlowName, TemplateReferenceName, TrailName};
 use crate::service::Context;
@@ -23,7 +26,7 @@ use crate::texts::record::TextRef;
 use crate::trails::record::Trail;
 use crate::trails::store::Reported;
 
-/// What writes take from a flow.
+/// The fields of a flow that writes use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownFlow {
     pub(crate) id: Id,
@@ -39,7 +42,7 @@ impl From<&Flow> for KnownFlow {
     }
 }
 
-/// What writes take from a trail.
+/// The fields of a trail that writes use.
 #[derive(Debug)]
 pub(crate) struct KnownTrail {
     pub(crate) id: Id,
@@ -49,13 +52,13 @@ pub(crate) struct KnownTrail {
 }
 
 impl KnownTrail {
-    /// A trail of which nobody knows how much was reported to it.
+    /// Creates the entry of a trail whose number of reports is unknown.
     fn new(trail: &Trail) -> Self {
         let (artifacts, attestations) = Default::default();
         Self { id: trail.id, template: trail.template, artifacts, attestations }
     }
 
-    /// A trail that begins.
+    /// Creates the entry of a new trail, which has no reports.
     fn begun(trail: &Trail, limits: &Limits) -> Self {
         let (artifacts, attestations) = (Room::default(), Room::default());
         artifacts.set(limits.trail_artifacts);
@@ -63,7 +66,7 @@ impl KnownTrail {
         Self { artifacts, attestations, ..Self::new(trail) }
     }
 
-    /// The room for reports of this kind.
+    /// Returns the room for reports of this kind.
     pub(crate) const fn room(&self, kind: Reported) -> &Room {
         match kind {
             Reported::Artifacts => &self.artifacts,
@@ -72,12 +75,12 @@ impl KnownTrail {
     }
 }
 
-/// What writes take from an artifact, which never changes.
+/// The fields of an artifact that writes use. An artifact never changes.
 #[derive(Debug)]
 pub(crate) struct KnownArtifact {
     pub(crate) id: Id,
     pub(crate) fingerprint: Fingerprint,
-    /// The template's name for it, `""` without one.
+    /// Its name in the template; `""` without one.
     pub(crate) name: String,
 }
 
@@ -88,61 +91,60 @@ impl From<&Artifact> for KnownArtifact {
     }
 }
 
-/// How many more reports a trail takes before somebody has to count them.
+/// The number of reports that a trail may still get before they have to be counted.
 #[derive(Debug, Default)]
 pub(crate) struct Room(AtomicU64);
 
-/// Of the reports that a trail has room for, one of so many is taken before they are counted again. Other servers take as
-/// many meanwhile, each: so much the limit may be exceeded.
+/// The divisor of a trail's free room. A server accepts this fraction of it before it counts the reports again. Each other
+/// server may accept as many meanwhile, so the limit may be exceeded by that.
 const SHARE: u64 = 16;
 
 impl Room {
-    /// Takes one report, unless they have to be counted for it.
+    /// Uses the room of one report. Returns false if the reports have to be counted first.
     pub(crate) fn take(&self) -> bool {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// The trail was found to have room for so many more.
+    /// Sets the room after a count found that the trail may get this many more reports.
     pub(crate) fn set(&self, more: u64) {
         self.0.store(more / SHARE, Ordering::Relaxed);
     }
 }
 
-/// What names of late writes led to, shared by all requests of a service.
-#[derive(Debug)]
+/// The records of the names in recent writes.
 pub(crate) struct NameCache {
     flows: Cache<(Id, FlowName), Current<KnownFlow>>,
     trails: Cache<(Id, Id, TrailName), Current<KnownTrail>>,
-    /// By what leads to the newest.
+    /// The newest artifacts, by name or fingerprint.
     artifacts: Cache<(Id, Key), KnownArtifact>,
-    /// By the digest of what was reported, of which all was known already.
-    repos: Cache<(Id, Hash), Current<Id>>,
+    /// By the digest of a report that would not change the repo.
+    repos: Cache<(Id, ledger::Hash), Current<Id>>,
 }
 
-/// How much memory each kind takes, in bytes.
+/// The memory budget of each kind, in bytes.
 const BUDGET: usize = 4 << 20;
 
-/// More bytes than an entry takes, with the longest of names.
-const ENTRY: usize = 1024;
+/// An upper limit of the bytes of the texts in a key and its value.
+const TEXTS: usize = 640;
 
 const _: () = {
-    let trail = size_of::<(Id, Id, TrailName)>() + TrailName::MAX_LEN + size_of::<Current<KnownTrail>>();
-    let names = 2 * TemplateReferenceName::MAX_LEN + Fingerprint::MAX_LEN;
-    let artifact = size_of::<(Id, Key)>() + size_of::<KnownArtifact>() + names;
-    assert!(trail < ENTRY && artifact < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
+    let artifact = 2 * TemplateReferenceName::MAX_LEN + Fingerprint::MAX_LEN;
+    assert!(FlowName::MAX_LEN <= TEXTS && TrailName::MAX_LEN <= TEXTS && artifact <= TEXTS);
 };
 
-/// A cache with nothing in it.
-pub(crate) const fn empty_name_cache() -> NameCache {
-    NameCache {
-        flows: Cache::new(BUDGET),
-        trails: Cache::new(BUDGET),
-        artifacts: Cache::new(BUDGET),
-        repos: Cache::new(BUDGET),
+impl<T> Weigh for Current<T> {
+    fn bytes(&self) -> usize {
+        TEXTS
     }
 }
 
-/// What a recorded fact puts into the cache.
+impl Weigh for KnownArtifact {
+    fn bytes(&self) -> usize {
+        TEXTS
+    }
+}
+
+/// The cache entry of a recorded fact.
 pub(crate) enum CacheUpdate {
     Flow(FlowName, KnownFlow),
     Trail(TrailName, Id, KnownTrail),
@@ -172,18 +174,28 @@ impl CacheUpdate {
 }
 
 impl NameCache {
-    /// Puts in what was recorded in `org` at this ledger index.
+    /// Creates an empty cache.
+    pub(super) fn new() -> Self {
+        Self {
+            flows: Cache::new(BUDGET),
+            trails: Cache::new(BUDGET),
+            artifacts: Cache::new(BUDGET),
+            repos: Cache::new(BUDGET),
+        }
+    }
+
+    /// Adds a record of `org` that was written at this ledger index.
     pub(crate) fn insert(&self, org: Id, update: CacheUpdate, revision: u64) {
         match update {
             CacheUpdate::Flow(name, record) => {
-                self.flows.put((org, name), ENTRY, Arc::new(Current { revision, record }));
+                self.flows.insert((org, name), Arc::new(Current { revision, record }));
             }
             CacheUpdate::Trail(name, flow, record) => {
-                self.trails.put((org, flow, name), ENTRY, Arc::new(Current { revision, record }));
+                self.trails.insert((org, flow, name), Arc::new(Current { revision, record }));
             }
             CacheUpdate::Artifact(names, record) => {
                 for name in names {
-                    self.artifacts.put((org, name), ENTRY, Arc::clone(&record));
+                    self.artifacts.insert((org, name), Arc::clone(&record));
                 }
             }
         }
@@ -203,12 +215,13 @@ impl CacheUse {
         self.is_allowed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what was decided so far may rest on something that is over.
+    /// Returns whether the attempt used the cache, so that its decisions may be outdated.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
 
-    /// What came of an attempt, after which the store is asked: a refusal that no guard was checked for is none yet.
+    /// Returns the outcome of an attempt, and disables the cache for later attempts. An error of an attempt that used the
+    /// cache becomes a conflict, because no precondition was checked. The next attempt then decides from the store.
     pub(crate) fn settle<T>(&self, outcome: Result<T>) -> Result<T> {
         self.is_allowed.store(false, Ordering::Relaxed);
         match (self.is_used.swap(false, Ordering::Relaxed), outcome) {
@@ -217,27 +230,27 @@ impl CacheUse {
         }
     }
 
-    /// What is remembered of this key, in the first attempt.
-    fn get<K: Ord, T>(&self, memory: &Cache<K, T>, key: &K) -> Option<Arc<T>> {
-        let remembered = self.is_allowed.load(Ordering::Relaxed).then(|| memory.get(key)).flatten();
-        self.is_used.fetch_or(remembered.is_some(), Ordering::Relaxed);
-        remembered
+    /// Returns the cached value of a key, in the first attempt.
+    fn get<K: Clone + Eq + Hash, T: Weigh>(&self, cache: &Cache<K, T>, key: &K) -> Option<Arc<T>> {
+        let cached = self.is_allowed.load(Ordering::Relaxed).then(|| cache.get(key)).flatten();
+        self.is_used.fetch_or(cached.is_some(), Ordering::Relaxed);
+        cached
     }
 
-    /// The same; else what the store says now, which is remembered.
-    async fn get_or_read<K: Ord, T>(
+    /// Returns the cached value as [`Self::get`] does, otherwise reads the store and caches the result.
+    async fn get_or_read<K: Clone + Eq + Hash, T: Weigh>(
         &self,
-        memory: &Cache<K, T>,
+        cache: &Cache<K, T>,
         key: K,
         read: impl Future<Output = StoreResult<Option<T>>>,
     ) -> Result<Option<Arc<T>>> {
-        if let Some(remembered) = self.get(memory, &key) {
-            return Ok(Some(remembered));
+        if let Some(cached) = self.get(cache, &key) {
+            return Ok(Some(cached));
         }
         let found = read.await?.map(Arc::new);
         match &found {
-            Some(found) => memory.put(key, ENTRY, Arc::clone(found)),
-            None => memory.remove(&key),
+            Some(found) => cache.insert(key, Arc::clone(found)),
+            None => cache.remove(&key),
         }
         Ok(found)
     }
@@ -250,21 +263,25 @@ impl<T> Current<T> {
 }
 
 impl Context<'_> {
-    /// The flow of this name, as a write that guards it may take it. An archived one takes no more reports.
+    /// Returns the flow of this name, for a write with a precondition for it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the flow is archived, because it accepts no more reports.
     pub(crate) async fn known_flow(&self, name: &FlowName) -> Result<Option<Arc<Current<KnownFlow>>>> {
         let org = self.org()?;
         let read = async {
             let flow = self.store().flow(org, name.as_str()).await?;
             Ok(flow.map(|flow| flow.map(|flow| KnownFlow::from(&flow))))
         };
-        let known = self.cache_use().get_or_read(&self.names().flows, (org, name.clone()), read).await?;
+        let known =
+            self.cache_use().get_or_read(&self.caches().names.flows, (org, name.clone()), read).await?;
         if known.as_ref().is_some_and(|known| known.record.archived) {
             return Err(self.missing(Resource::ArchivedFlow, name.as_str()).into());
         }
         Ok(known)
     }
 
-    /// The trail of this name in this flow, as a write that guards it may take it.
+    /// Returns the trail of this name in this flow, for a write with a precondition for it.
     pub(crate) async fn known_trail(
         &self,
         flow: Id,
@@ -275,10 +292,10 @@ impl Context<'_> {
             let trail = self.store().trail(org, flow, name.as_str()).await?;
             Ok(trail.map(|trail| trail.map(|trail| KnownTrail::new(&trail))))
         };
-        self.cache_use().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
+        self.cache_use().get_or_read(&self.caches().names.trails, (org, flow, name.clone()), read).await
     }
 
-    /// The artifact that this leads to, the newest that the filter admits, as a write that guards it may take it.
+    /// Returns the newest artifact with this key that matches the filter, for a write with a precondition for it.
     pub(crate) async fn known_artifact(
         &self,
         key: &Key,
@@ -289,17 +306,17 @@ impl Context<'_> {
             let artifact = self.store().latest_artifact(org, filter).await?;
             Ok(artifact.as_ref().map(KnownArtifact::from))
         };
-        self.cache_use().get_or_read(&self.names().artifacts, (org, key.clone()), read).await
+        self.cache_use().get_or_read(&self.caches().names.artifacts, (org, key.clone()), read).await
     }
 
-    /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.
-    pub(crate) fn known_repo(&self, reported: Hash) -> Result<Option<Arc<Current<Id>>>> {
-        Ok(self.cache_use().get(&self.names().repos, &(self.org()?, reported)))
+    /// Returns the repo that a report with this digest would not change, for a write with a precondition for it.
+    pub(crate) fn known_repo(&self, reported: ledger::Hash) -> Result<Option<Arc<Current<Id>>>> {
+        Ok(self.cache_use().get(&self.caches().names.repos, &(self.org()?, reported)))
     }
 
-    /// A report of this digest tells nothing new of the repo.
-    pub(crate) fn remember_repo(&self, reported: Hash, repo: Current<Id>) -> Result<()> {
-        self.names().repos.put((self.org()?, reported), ENTRY, Arc::new(repo));
+    /// Caches that a report with this digest does not change the repo.
+    pub(crate) fn remember_repo(&self, reported: ledger::Hash, repo: Current<Id>) -> Result<()> {
+        self.caches().names.repos.insert((self.org()?, reported), Arc::new(repo));
         Ok(())
     }
 }

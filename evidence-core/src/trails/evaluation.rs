@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::Result;
-use crate::flows::templates::Parsed;
+use crate::flows::parsed::Parsed;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::{Listed, in_batches_within};

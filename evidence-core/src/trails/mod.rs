@@ -9,6 +9,7 @@ pub(crate) mod operations;
 #[cfg(feature = "pdf")]
 pub(crate) mod pdf;
 pub(crate) mod record;
+pub(crate) mod reported;
 pub(crate) mod store;
 pub(crate) mod view;
 

@@ -419,7 +419,7 @@ mod tests {
     use super::*;
     use crate::attestations::details::{Details, OverrideDetails};
     use crate::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
-    use crate::flows::templates::Parsed;
+    use crate::flows::parsed::Parsed;
     use crate::rules::template::Template;
     use crate::trails::store::TrailContents;
 

@@ -13,8 +13,9 @@ use crate::attestations::view::AttestationView;
 use crate::bounded::or_empty;
 use crate::compute::{Compute, LONG_JSON, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
+use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
-use crate::flows::templates::{Parsed, each_with_template};
+use crate::flows::templates::each_with_template;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -30,10 +31,10 @@ use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
 use crate::trails::compliance::ComplianceStatus;
-use crate::trails::contents::ReportedTrail;
 use crate::trails::evaluation::EvaluatedTrail;
 use crate::trails::events::EventView;
 use crate::trails::record::Trail;
+use crate::trails::reported::ReportedTrail;
 use crate::trails::store::TrailVersion;
 
 /// A trail: one execution of its flow's process, with its compliance.
@@ -283,7 +284,7 @@ async fn fitted(
     trails: Vec<Id>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<Vec<TrailVersion>>> + Send> {
-    let versions = owned.context().shown_versions(&trails, |_| true).await?.into_iter();
+    let versions = owned.context().trail_versions(&trails).await?.into_iter();
     let parts = in_batches(versions.map(|version| (version, version.size())), usize::MAX);
     Ok(stream::iter(parts.into_iter().map(Ok)))
 }

@@ -292,7 +292,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
 }
 
 async fn attest(api: &Api, document: &Value) {
-    api.attest_in("open", "t", "generic").data(&document).await.created();
+    api.attest_in("open", "t", "generic").data(document).await.created();
 }
 
 #[apply(with_every_store)]
@@ -313,7 +313,7 @@ async fn a_trail_is_read_once_until_something_is_reported_to_it(api: Api, store:
     ] {
         forget(&answered);
         let listed = api.get(path).key(key).await.ok();
-        assert_eq!(take_counts(&answered, ["trail_contents", "trail_versions"]), [read, read], "{what}");
+        assert_eq!(take_counts(&answered, ["trail_contents", "trail_versions"]), [read, 1], "{what}");
         let listed = listed.as_array().unwrap();
         assert_eq!(listed.len(), many, "{what}");
         let on = |trail: &str, number: usize| {

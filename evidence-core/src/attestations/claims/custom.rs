@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::attestation_types::compiled::Evaluation;
+use crate::attestation_types::compiled::{Compiled, Evaluation};
 use crate::attestation_types::operations::refuse_archived;
 use crate::attestations::claim::{AttestationInput, Claim, Claimed, Verdict};
 use crate::attestations::custom::RuleResult;
 use crate::attestations::details::{CustomDetails, Details};
 use crate::bounded::AttestationData;
-use crate::error::{Resource, Result};
+use crate::error::{Error, Resource, Result};
 use crate::fact::names::{Precondition, RecordKind};
 use crate::id::VersionKey;
 use crate::limits::Limits;
@@ -19,6 +19,7 @@ use crate::lock::locked;
 use crate::name::AttestationTypeName;
 use crate::operation::Form;
 use crate::service::Context;
+use crate::store::error::StoreError;
 use crate::time::Timestamp;
 
 /// The data must match the schema of the type's latest version. They are compliant if all rules of the
@@ -108,10 +109,31 @@ impl Claim for Custom {
     }
 }
 
+impl Context<'_> {
+    /// Returns this version of a type, from the cache or read and compiled.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this version of the program cannot evaluate it.
+    async fn compiled_type(&self, key: VersionKey) -> Result<Arc<Compiled>> {
+        let (id, number) = key;
+        let load = async {
+            let found = self.store().attestation_type_versions_by_number(self.org()?, &[key]).await?.pop();
+            let lost =
+                || StoreError::corrupt(format_args!("version {number} of attestation type {id} is lost"));
+            let version = found.ok_or_else(lost)?;
+            let compiled = self.compute().run_long(move || Compiled::recorded(&version)).await?;
+            let refused = |why: String| {
+                Error::invalid("type_name", format!("Version {number} cannot be evaluated by: {why}"))
+            };
+            compiled.map_err(refused)
+        };
+        self.caches().types.get_or_load(key, load).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
     use crate::fixtures::id;
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::verdicts::EvaluatedArtifact;
+use crate::environments::last_evaluation::ArtifactEvaluation;
 use crate::environments::observed::ObservedArtifact;
-use crate::environments::remembered::ArtifactEvaluation;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::record::{Annotation, RunningArtifact};
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::reported::{EvaluationInputs, Source};
 use super::verdicts::Candidate;
 use super::*;
-use crate::environments::remembered::EntryInForce;
+use crate::environments::last_evaluation::EntryInForce;
 use crate::id::Random;
 use crate::ledger::Hash;
 use crate::name::Fingerprint;

@@ -1,5 +1,8 @@
 use super::*;
+use crate::cache::Weigh;
+use crate::environments::last_evaluation::LEAST;
 use crate::rules::compliance::State;
+use crate::snapshots::record::Provenance;
 
 fn id(last: u8) -> Id {
     format!("00000000-0000-0000-0000-000000{last:02x}").parse().unwrap()
@@ -155,14 +158,17 @@ fn every_evaluation_takes_room() {
         open: (0, Arc::default()),
         artifacts: Evaluated::new(),
         kept: BTreeMap::new(),
-    };
+        bytes: 0,
+    }
+    .measured();
     let least = nothing.bytes();
     let one = LastEvaluation {
         policies: vec![(id(1), 1)],
         artifacts: Evaluated::from([(ArtifactKey::from(&fingerprint('1')), from_trails(&[1]))]),
         ..nothing
-    };
-    assert!(least > 0 && one.bytes() > least + LEAST, "{least}, {}", one.bytes());
+    }
+    .measured();
+    assert!(one.bytes() > least + LEAST, "{least}, {}", one.bytes());
 }
 
 #[test]
@@ -176,13 +182,14 @@ fn an_evaluation_is_as_old_as_the_oldest_part_that_it_reuses() {
         open: (3, Arc::default()),
         artifacts: artifacts.clone(),
         kept: BTreeMap::new(),
+        bytes: 0,
     };
     let (last, affected) = (Arc::new(last), Affected::default());
-    let remembered = Remembered { last, affected, same_policies: true, now: at };
+    let cached = CachedEvaluation { last, affected, same_policies: true, now: at };
     let none = Evaluated::new();
     for (reused, snapshots, since) in
         [(&none, 3, Some(at)), (&none, 4, None), (&artifacts, 4, Some(at)), (&artifacts, 3, Some(at))]
     {
-        assert_eq!(remembered.since(reused, snapshots), since, "{} of {snapshots}", reused.len());
+        assert_eq!(cached.since(reused, snapshots), since, "{} of {snapshots}", reused.len());
     }
 }

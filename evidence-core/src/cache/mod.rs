@@ -1,4 +1,0 @@
-//! What is remembered for later requests: so much of it, or for so long.
-
-pub(crate) mod sized;
-pub(crate) mod ttl;
