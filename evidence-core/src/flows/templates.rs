@@ -1,7 +1,7 @@
 //! Reads templates through the cache, and accepts uploaded ones.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
@@ -17,9 +17,6 @@ use crate::service::{Context, Draft, OwnedContext};
 use crate::store::error::StoreError;
 use crate::texts::record::{TextRef, in_parts};
 
-/// The template of flows that were created without one.
-static EMPTY: LazyLock<Arc<Parsed>> = LazyLock::new(|| Arc::new(Parsed::empty()));
-
 /// The templates that a part of a response needs.
 #[derive(Debug)]
 pub(crate) struct Found(BTreeMap<Hash, Arc<Parsed>>);
@@ -28,7 +25,7 @@ impl Found {
     /// Returns the template of this reference, which must be among the requested ones.
     pub(crate) fn of(&self, reference: Option<TextRef>) -> Arc<Parsed> {
         match reference {
-            None => Arc::clone(&EMPTY),
+            None => Arc::new(Parsed::empty()),
             Some(text) => self.0.get(&text.sha256).cloned().unwrap_or_else(|| Arc::new(Parsed::lost())),
         }
     }

@@ -1,6 +1,7 @@
 //! The evaluation of trails: compares a template's requirements with the reports. Verdicts are computed on
 //! each read, so they cannot become stale.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,13 +34,18 @@ pub(crate) struct EvaluatedTrail {
 
 impl EvaluatedTrail {
     /// Evaluates a trail from its reports.
-    pub(crate) fn new(contents: TrailContents, parsed: Arc<Parsed>) -> Self {
-        let TrailContents { trail, artifacts, attestations, earlier_names, .. } = contents;
+    pub(crate) fn new(contents: Cow<'_, TrailContents>, parsed: Arc<Parsed>) -> Self {
+        let TrailContents { trail, artifacts, attestations, earlier_names, .. } = &*contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
+        let earlier_names = earlier_names.clone();
         let begun_at = trail.created_at;
         let status =
             compliance::evaluate(&parsed.template, begun_at, &artifacts, &attestations, &earlier_names);
+        let trail = match contents {
+            Cow::Borrowed(contents) => contents.trail.clone(),
+            Cow::Owned(contents) => contents.trail,
+        };
         Self { trail, parsed, artifacts, attestations, earlier_names, status }
     }
 
@@ -134,7 +140,7 @@ impl From<EvaluatedTrail> for Reported {
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let mut activities = BTreeMap::new();
-    let activity = |(contents, parsed)| Reported::from(EvaluatedTrail::new(contents, parsed));
+    let activity = |(contents, parsed)| Reported::from(EvaluatedTrail::new(Cow::Owned(contents), parsed));
     for ids in fitting(&newest, cx).await? {
         let reported = evaluated_together(&ids, cx, activity).await?;
         let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);

@@ -2,6 +2,7 @@
 
 mod view;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -190,7 +191,7 @@ impl History {
             let place = |run: &Run| (run.environment, run.fingerprint.clone(), run.from.0);
             runs.sort_by_cached_key(place);
             let run_events = at_run_time(&contents.artifacts, &runs);
-            let evaluated = EvaluatedTrail::new(contents, template);
+            let evaluated = EvaluatedTrail::new(Cow::Owned(contents), template);
             Self { entries, run_events, runs, has_more_runs, evaluated, newest }
         };
         cx.compute().run_if(heavy, evaluate).await

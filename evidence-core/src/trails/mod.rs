@@ -1,6 +1,5 @@
 //! Trails: single executions of a flow, with their reports.
 
-pub(crate) mod compliance;
 pub(crate) mod contents;
 pub(crate) mod draft;
 pub(crate) mod evaluation;
@@ -13,7 +12,6 @@ pub(crate) mod reported;
 pub(crate) mod store;
 pub(crate) mod view;
 
-pub use compliance::{ArtifactCompliance, ComplianceStatus};
 pub use events::{
     AttestationEvent, EventCommit, EventDetails, EventRepo, EventSource, EventView, RunEvent, TrailData,
 };
@@ -22,4 +20,7 @@ pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailEx
 pub use pdf::GetAuditPdf;
 pub use record::{Trail, TrailLabel};
 pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailStore, TrailVersion};
-pub use view::{TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList, TrailView};
+pub use view::{
+    ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
+    TrailView,
+};

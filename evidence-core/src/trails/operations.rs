@@ -272,7 +272,7 @@ impl Operation for GetTrail {
         let events = events.map_ok(move |event| event.view(org, in_flow, trail.id));
         let owned = cx.to_owned_context();
         let heavy = evaluated.is_long();
-        let view = move || TrailView::of_evaluated(evaluated, &flow, &owned.context());
+        let view = move || TrailView::new(&evaluated, &flow, &owned.context());
         let document = TrailDocument { trail: cx.compute().run_if(heavy, view).await?, attestations };
         JsonList::with_first_item(events, document, &cx.compute()).await
     }
@@ -306,7 +306,7 @@ impl Operation for ListTrails {
     const SUMMARY: &'static str = "Lists the trails of an organization, newest first";
     const CACHED: bool = true;
     type Body = ();
-    type Output = JsonList<Box<TrailView>, Pagination>;
+    type Output = JsonList<TrailView, Pagination>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -366,7 +366,7 @@ impl Operation for ListTrailsOfFlow {
     const SUMMARY: &'static str = "Lists the trails of a flow, newest first";
     const CACHED: bool = true;
     type Body = ();
-    type Output = JsonList<Box<TrailView>, Pagination>;
+    type Output = JsonList<TrailView, Pagination>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)

@@ -414,6 +414,7 @@ fn files(attestation: &Attestation) -> impl Iterator<Item = pdf::Attachment> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::sync::Arc;
 
     use super::*;
@@ -445,7 +446,7 @@ mod tests {
             earlier_names: BTreeMap::new(),
         };
         let parsed = Parsed { text: String::new(), template: Template::default() };
-        let evaluated = EvaluatedTrail::new(contents, Arc::new(parsed));
+        let evaluated = EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed));
         for (git_commit, git_commit_info, expected) in table {
             let reported = Artifact {
                 git_commit: git_commit.map(|sha| sha.parse().unwrap()),
@@ -470,7 +471,7 @@ mod tests {
             attestations: Vec::new(),
             earlier_names: BTreeMap::new(),
         };
-        let rows = expectations(&EvaluatedTrail::new(contents, Arc::new(parsed)), &[]);
+        let rows = expectations(&EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed)), &[]);
         let rows = Vec::from_iter(rows.iter().map(|row| (row.scope.as_deref(), row.name.as_str())));
         assert_eq!(rows, [(None, "a"), (Some("trail"), "trail"), (Some("trail"), "b")]);
     }
@@ -512,7 +513,7 @@ mod tests {
                 earlier_names: BTreeMap::new(),
             };
             let parsed = Parsed { text: String::new(), template: Template::default() };
-            let evaluated = EvaluatedTrail::new(contents, Arc::new(parsed));
+            let evaluated = EvaluatedTrail::new(Cow::Owned(contents), Arc::new(parsed));
             let rows = expectations(&evaluated, &attestations.iter().collect::<Vec<_>>());
             assert_eq!(rows.len(), 1);
             assert_eq!((rows[0].status, &rows[0].by, rows[0].at), (status, &by.name, Some(moment)));

@@ -1,6 +1,6 @@
 //! A trail with its reports.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use tokio::time::Instant;
 
@@ -8,9 +8,7 @@ use crate::artifacts::store::ArtifactRow;
 use crate::attestations::record::Binding;
 use crate::attestations::store::AttestationRow;
 use crate::cache::Weigh;
-use crate::flows::parsed::Parsed;
-use crate::rules::compliance::{self, ContentIndex, ReportedArtifact, ReportedAttestation};
-use crate::trails::compliance::ComplianceStatus;
+use crate::rules::compliance::{ContentIndex, ReportedArtifact, ReportedAttestation};
 use crate::trails::store::{TrailContents, TrailVersion};
 
 /// A trail with its reports.
@@ -18,8 +16,6 @@ use crate::trails::store::{TrailContents, TrailVersion};
 pub(crate) struct ReportedTrail {
     pub(crate) contents: TrailContents,
     by_content: OnceLock<ContentIndex>,
-    /// The compliance by the template that was needed first.
-    compliance: OnceLock<(Arc<Parsed>, Arc<ComplianceStatus>)>,
     pub(super) read_at: Instant,
     /// The approximate size in memory, in bytes, including what is derived lazily.
     pub(crate) bytes: usize,
@@ -42,28 +38,12 @@ impl ReportedTrail {
     /// if a concurrent write recorded a newer one; the trail is then not cached.
     pub(super) fn new(contents: TrailContents, fact: Option<u64>, read_at: Instant) -> Self {
         let bytes = memory(&contents, fact.unwrap_or_default());
-        let (by_content, compliance) = Default::default();
-        Self { contents, by_content, compliance, read_at, bytes, is_cacheable: fact.is_some() }
+        Self { contents, by_content: OnceLock::new(), read_at, bytes, is_cacheable: fact.is_some() }
     }
 
     /// Returns whether it is at least as new as this version. Revisions and report counts only grow.
     pub(super) fn covers(&self, version: &TrailVersion) -> bool {
         self.contents.revision >= version.revision && self.contents.reports() as u64 >= version.reports
-    }
-
-    /// Returns the compliance with this template.
-    pub(super) fn compliance(&self, template: &Arc<Parsed>) -> Arc<ComplianceStatus> {
-        let evaluate = || {
-            let TrailContents { trail, artifacts, attestations, earlier_names, .. } = &self.contents;
-            let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
-            let attestations = Vec::from_iter(attestations.iter().map(ReportedAttestation::from));
-            let (parsed, begun_at) = (&template.template, trail.created_at);
-            let status = compliance::evaluate(parsed, begun_at, &artifacts, &attestations, earlier_names);
-            Arc::new(ComplianceStatus::new(status, trail.template_id))
-        };
-        let (known, status) = self.compliance.get_or_init(|| (Arc::clone(template), evaluate()));
-        // The text of a template may have been lost or restored since.
-        if Arc::ptr_eq(known, template) { Arc::clone(status) } else { evaluate() }
     }
 
     /// Returns the reports, grouped by the content that they are about. Attestation indexes are those of the
@@ -95,9 +75,9 @@ pub(crate) const MEMORY_PER_BYTE: u64 = 4;
 /// Returns the approximate size in memory of a trail whose newest fact has `fact` bytes, with what
 /// [`ReportedTrail`] derives from it.
 fn memory(contents: &TrailContents, fact: u64) -> usize {
-    /// Bytes for a report: its row, the values that compliance evaluation uses, its line in the result, and the
-    /// spare capacity of growing lists.
-    const REPORT: usize = 3 << 9;
+    /// Bytes for a report: its row, the values that compliance evaluation uses, and the spare capacity of
+    /// growing lists.
+    const REPORT: usize = 1 << 10;
     let artifact = |row: &ArtifactRow| row.template_reference_name.len() + row.commit.len();
     let attestation = |row: &AttestationRow| {
         let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);

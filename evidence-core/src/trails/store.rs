@@ -14,7 +14,6 @@ use crate::rules::template::Template;
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::tags::record::TagFilter;
-use crate::time::Timestamp;
 use crate::trails::record::{Trail, TrailLabel};
 
 /// A filter for lists of trails. All given conditions must match.
@@ -52,13 +51,6 @@ impl TrailContents {
     /// Returns the approximate number of evaluations needed to compare the reports with the template.
     pub(crate) fn evaluations(&self, template: &Template) -> usize {
         self.reports() + template.requirements()
-    }
-
-    /// Returns the time of the last change of evidence: a report, a change of the trail, or its beginning.
-    pub(crate) fn last_evidence_at(&self) -> Timestamp {
-        let artifacts = self.artifacts.iter().map(|row| row.at);
-        let attestations = self.attestations.iter().map(|row| row.at);
-        artifacts.chain(attestations).fold(self.trail.last_modified_at, Timestamp::max)
     }
 
     /// Returns the ledger index of the newest fact about the trail, its reports included.

@@ -1,5 +1,6 @@
 //! Trails in responses.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,17 +24,15 @@ use crate::links::ExternalUrls;
 use crate::name::{FlowName, TrailName};
 use crate::operation::{Envelope, around_last, json_items};
 use crate::page::{Pagination, in_batches};
-use crate::rules::compliance::State;
+use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
 use crate::service::{Context, OwnedContext};
 use crate::store::batch::distinct;
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
-use crate::time::{Seconds, Timestamp};
-use crate::trails::compliance::ComplianceStatus;
+use crate::time::Seconds;
 use crate::trails::evaluation::EvaluatedTrail;
 use crate::trails::events::EventView;
-use crate::trails::record::Trail;
 use crate::trails::reported::ReportedTrail;
 use crate::trails::store::TrailVersion;
 
@@ -64,8 +63,7 @@ pub struct TrailView {
     /// The name of the user or service account that began it.
     pub created_by: String,
     /// The result of comparing the template's requirements with the reports.
-    #[serde(serialize_with = "shared")]
-    pub compliance_status: Arc<ComplianceStatus>,
+    pub compliance_status: ComplianceStatus,
     /// Its template, as parsed and as uploaded.
     pub template: TemplateView,
     /// The same as `compliance_status.status`.
@@ -143,19 +141,68 @@ pub struct TemplateView {
     pub content: String,
 }
 
-/// Serializes a shared value.
-fn shared<T: Serialize, S: serde::Serializer>(value: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
-    value.serialize(serializer)
+/// The result of comparing a trail's reports with its template.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "TrailComplianceStatus")]
+#[non_exhaustive]
+pub struct ComplianceStatus {
+    /// The verdict on the trail and all its artifacts.
+    pub status: State,
+    /// Whether the verdict is `COMPLIANT`.
+    pub is_compliant: bool,
+    /// The reason for a verdict that no entry explains: the template cannot be read. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_info: Option<String>,
+    /// The time of the newest report that the verdict depends on, or of the trail's beginning, in epoch
+    /// seconds.
+    pub evaluated_at: Seconds,
+    /// The id of the template that the verdict depends on. It changes with the template.
+    pub flow_template_id: Id,
+    /// The attestations of the trail itself: the expected ones in the template's order, then the others.
+    pub attestations_statuses: Vec<AttestationStatus>,
+    /// The expected and the reported artifacts, by template name; an artifact without a name is listed by its
+    /// fingerprint.
+    pub artifacts_statuses: BTreeMap<String, ArtifactCompliance>,
+}
+
+/// The result of comparing an artifact's reports with its trail's template.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactComplianceStatus")]
+#[non_exhaustive]
+pub struct ArtifactCompliance {
+    /// The verdict on the artifact.
+    #[serde(flatten)]
+    pub status: ArtifactStatus,
+    /// The id of the template that the verdict depends on.
+    pub flow_template_id: Id,
+}
+
+impl ComplianceStatus {
+    fn of(trail: &EvaluatedTrail) -> Self {
+        let template = trail.trail.template_id;
+        let status = trail.status.clone();
+        Self {
+            status: status.state,
+            is_compliant: status.is_compliant,
+            state_info: status.state_info,
+            evaluated_at: status.evaluated_at.seconds(),
+            flow_template_id: template,
+            attestations_statuses: status.attestations,
+            artifacts_statuses: status
+                .artifacts
+                .into_iter()
+                .map(|status| {
+                    (status.name.clone(), ArtifactCompliance { status, flow_template_id: template })
+                })
+                .collect(),
+        }
+    }
 }
 
 impl TrailView {
-    pub(super) fn new(
-        trail: &Trail,
-        parsed: &Parsed,
-        (compliance, last_evidence_at): (Arc<ComplianceStatus>, Timestamp),
-        flow: &Flow,
-        cx: &Context<'_>,
-    ) -> Self {
+    pub(super) fn new(evaluated: &EvaluatedTrail, flow: &Flow, cx: &Context<'_>) -> Self {
+        let trail = &evaluated.trail;
+        let Parsed { text, template } = &*evaluated.parsed;
         Self {
             name: trail.name.clone(),
             description: trail.description.clone(),
@@ -165,29 +212,17 @@ impl TrailView {
             repo_ids: trail.repo_ids.clone(),
             external_urls: trail.external_urls.clone(),
             created_at: trail.created_at.seconds(),
-            last_modified_at: last_evidence_at.seconds(),
+            last_modified_at: evaluated.last_evidence_at().seconds(),
             created_by: trail.created_by.name.clone(),
-            compliance_state: compliance.status,
-            is_compliant: compliance.is_compliant,
-            compliance_status: compliance,
-            template: TemplateView {
-                version: 1,
-                trail: parsed.template.clone(),
-                content: parsed.text.clone(),
-            },
+            compliance_status: ComplianceStatus::of(evaluated),
+            template: TemplateView { version: 1, trail: template.clone(), content: text.clone() },
+            compliance_state: evaluated.status.state,
+            is_compliant: evaluated.status.is_compliant,
             flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
             html_url: cx.trail_url(&flow.name, &trail.name),
             attestations: None,
             events: Vec::new(),
         }
-    }
-
-    /// Returns the view of a trail that was evaluated for this response.
-    pub(super) fn of_evaluated(evaluated: EvaluatedTrail, flow: &Flow, cx: &Context<'_>) -> Self {
-        let last_evidence_at = evaluated.last_evidence_at();
-        let EvaluatedTrail { trail, parsed, status, .. } = evaluated;
-        let compliance = Arc::new(ComplianceStatus::new(status, trail.template_id));
-        Self::new(&trail, &parsed, (compliance, last_evidence_at), flow, cx)
     }
 }
 
@@ -226,7 +261,7 @@ impl Envelope<EventView> for TrailDocument {
 
     fn is_long(&self) -> bool {
         let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } =
-            &*self.trail.compliance_status;
+            &self.trail.compliance_status;
         let lines = artifacts_statuses.values().map(|artifact| 1 + artifact.status.attestations.len());
         let template = self.trail.template.content.len();
         attestations_statuses.len() + lines.sum::<usize>() > MANY_EVALUATIONS || template > LONG_JSON
@@ -249,7 +284,7 @@ pub struct TrailList {
     pub pagination: Pagination,
 }
 
-impl Envelope<Box<TrailView>> for Pagination {
+impl Envelope<TrailView> for Pagination {
     type Document = TrailList;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
@@ -261,11 +296,10 @@ impl Envelope<Box<TrailView>> for Pagination {
 pub(super) fn views(
     trails: Vec<Id>,
     owned: OwnedContext,
-) -> impl Stream<Item = Result<Box<TrailView>>> + Send + 'static {
+) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
     let parts = fitted(trails, owned.clone());
-    let view = |(reported, flow): InFlow, template: Arc<Parsed>, cx: &Context<'_>| {
-        let evaluated = (reported.compliance(&template), reported.contents.last_evidence_at());
-        Ok(Box::new(TrailView::new(&reported.contents.trail, &template, evaluated, &flow, cx)))
+    let view = |(reported, flow): InFlow, template, cx: &Context<'_>| {
+        Ok(TrailView::new(&EvaluatedTrail::new(Cow::Borrowed(&reported.contents), template), &flow, cx))
     };
     let evaluations = |(reported, _): &InFlow, template: &Template| reported.contents.evaluations(template);
     let parts = stream::once(parts).try_flatten();

@@ -195,12 +195,12 @@ const LOOK_UPS: usize = 6;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 44] = [
+const WARM_AND_MORE: [(&str, usize); 45] = [
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
     ("get_artifact_attestation", 6),
-    ("get_artifact_by_commit_sha", 5),
+    ("get_artifact_by_commit_sha", 6),
     ("get_attestation_evidence", 4),
     ("get_attestations", 5),
     ("environment_diff", 12),
@@ -225,7 +225,7 @@ const WARM_AND_MORE: [(&str, usize); 44] = [
     ("get_user_default_org", 3),
     ("list_actions", 5),
     ("list_allowlist", 4),
-    ("list_artifacts", 6),
+    ("list_artifacts", 7),
     ("list_attestations_for_criteria", 7),
     ("list_builds", 4),
     ("list_deployments", 10),
@@ -239,7 +239,8 @@ const WARM_AND_MORE: [(&str, usize); 44] = [
     ("list_envs", 3),
     ("list_policies", 6),
     ("list_repo_filter_options", 3),
-    ("list_trails", 3),
+    ("list_trails", 5),
+    ("list_trails_for_org", 4),
 ];
 
 /// SQLite executes so many statements for one query: it looks up the key of the organization, and asks.

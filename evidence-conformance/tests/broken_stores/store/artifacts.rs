@@ -94,7 +94,14 @@ impl ArtifactStore for Broken {
         org: Id,
         query: ArtifactQuery<'_>,
     ) -> StoreResult<Option<(Flow, Option<ArtifactWithRuns>)>> {
-        self.whole.artifact_of_flow(org, query).await
+        let trail = query.trail.filter(|_| !self.has(Defect::IgnoresTheTrailOfAQuery));
+        let mut found = self.whole.artifact_of_flow(org, ArtifactQuery { trail, ..query }).await?;
+        if self.has(Defect::ForgetsTheVersionOfTheTrail)
+            && let Some((_, Some(artifact))) = &mut found
+        {
+            artifact.version = None;
+        }
+        Ok(found)
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
