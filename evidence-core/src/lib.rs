@@ -55,6 +55,7 @@ pub use evidence_values::{bounded, decode, digest, git, id, json, links, name, t
 mod cache;
 mod coalesced;
 mod lock;
+mod settings;
 
 pub mod compute;
 pub mod error;
@@ -72,6 +73,7 @@ pub mod store;
 pub mod admission;
 pub mod auth;
 pub mod budget;
+pub mod context;
 pub mod operation;
 pub mod queue;
 pub mod service;
@@ -115,5 +117,6 @@ pub use error::{Error, ErrorKind, Result, Wording};
 pub use fact::{Fact, Key, Precondition, RecordKind, Write};
 pub use limits::Limits;
 pub use operation::{Operation, Visitor};
-pub use service::{Evidence, EvidenceService, Settings};
+pub use service::{Evidence, EvidenceService};
+pub use settings::Settings;
 pub use store::{Current, Entry, Store, StoreError};

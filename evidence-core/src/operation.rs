@@ -18,10 +18,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::auth::actor::Scope;
+use crate::context::Context;
 use crate::error::{INVALID_PAYLOAD, Result};
 use crate::limits::Limits;
 use crate::name::{FlowName, OrgName};
-use crate::service::Context;
 
 pub use acknowledged::Acknowledged;
 pub use body::*;

@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::auth::actor::Scope;
+use crate::context::Context;
 use crate::error::Result;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::rules::{policy, template};
-use crate::service::Context;
 
 /// Gets the JSON Schema of the flow template format, version 1, for editors and checks. The YAML text of a template
 /// fits it once it is read.

@@ -3,10 +3,11 @@
 use crate::administration::check_not_reserved;
 use crate::auth::actor::Role;
 use crate::auth::credentials::ApiKey;
+use crate::context::retry_on_conflict;
 use crate::error::{Error, Result};
 use crate::name::OrgName;
 use crate::orgs::record::OrgKind;
-use crate::service::{Evidence, retry_on_conflict};
+use crate::service::Evidence;
 
 /// The records to create.
 #[derive(Debug, Clone)]

@@ -1,11 +1,7 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod answers;
-pub(crate) mod caches;
 mod call;
-mod callers;
-mod context;
-pub(crate) mod names;
 mod readiness;
 
 use std::future::Future;
@@ -14,33 +10,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::actions::egress::Egress;
 use crate::admission::Admission;
-use crate::auth::access::{Access, OrgAccess, Principal, Target};
-use crate::auth::actor::Scope;
+use crate::auth::access::{Access, Principal, Target};
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
-use crate::blobs::{Blobs, OutsideBlobs};
+use crate::blobs::OutsideBlobs;
 use crate::compute::{Compute, ComputePool, Progress};
-use crate::error::{Error, ErrorKind, Missing, Resource, Result, Wording};
-use crate::fact::names::Key;
+use crate::context::caches::Caches;
+use crate::context::parts::{Parts, record_locks};
+use crate::context::{AnswerMemory, Context};
+use crate::error::{Error, ErrorKind, Result, Wording};
 use crate::id::{Id, Random, SystemRandom};
-use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::limits::Limits;
 use crate::name::OrgName;
 use crate::operation::{Answer, Method, Operation, Reply};
+use crate::settings::Settings;
 use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
 
-use answers::{LONGEST, Lookup};
-use caches::Caches;
+use answers::{AnswerCache, LONGEST, Lookup};
 use readiness::Readiness;
 
 pub use call::Call;
-use context::AnswerMemory;
-pub use context::*;
-pub(crate) use context::{OwnedContext, retry_on_conflict};
 
 /// The API without a transport. [`Evidence`] implements it over a store.
 ///
@@ -177,123 +169,17 @@ async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result
     if O::METHOD == Method::Get { answer } else { answer.map_err(Error::after_recording) }
 }
 
-/// The settings of a service. Build it with `..Settings::default()`, because a new field is not a breaking change.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The public address of the service, without a trailing slash. Links in responses begin with it.
-    pub public_url: String,
-    /// The sentences that report missing records.
-    pub wording: Wording,
-    /// Whether a report to an unknown flow creates the flow.
-    pub implicit_flows: bool,
-    /// The limits of requests.
-    pub limits: Limits,
-    /// The shortest interval between two ledger entries for unchanged reports of an environment. Environments report the
-    /// same state again and again for years.
-    /// [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus) may be late by this interval.
-    pub heartbeat_interval: Duration,
-    /// The size of the response cache in bytes ([`Operation::CACHED`]). With 0, no response is cached, and concurrent equal
-    /// requests do not share one.
-    pub answer_cache_bytes: usize,
-    /// The longest time that responses and trails are cached. It limits the age of a response after a change without a
-    /// ledger entry, such as the repair of a damaged table.
-    ///
-    /// A response may be built from a cached trail, so such a change may show after twice this time. With zero, no response
-    /// is cached or shared, and a trail is cached only for the response that needed it.
-    pub cache_ttl: Duration,
-    /// The permitted targets of notifications in addition to the internet; none by default.
-    pub egress: Egress,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            public_url: "http://localhost:8001".to_owned(),
-            wording: Wording::Documented,
-            implicit_flows: true,
-            limits: Limits::default(),
-            heartbeat_interval: Duration::from_secs(60),
-            answer_cache_bytes: 32 << 20,
-            cache_ttl: Duration::from_secs(10),
-            egress: Egress::default(),
-        }
-    }
-}
-
 /// The service over a store.
 #[derive(Clone)]
 pub struct Evidence {
     parts: Arc<Parts>,
-}
-
-struct Parts {
-    store: Arc<dyn Store>,
-    attachments: Attachments,
-    blobs: Arc<dyn Blobs>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    settings: Settings,
-    compute: Compute,
-    admission: Admission,
-    caches: Caches,
-    record_locks: RecordLocks,
-    readiness: Readiness,
+    answers: Arc<AnswerCache>,
+    readiness: Arc<Readiness>,
 }
 
 /// The age of an authorization after which a request is authorized again before its response is built. The caller's rights
 /// may have been revoked meanwhile.
 const AUTHORIZED_FOR: Duration = Duration::from_millis(10);
-
-/// One permit per record, for the request that changes it.
-type RecordLocks = FairSemaphore<(Id, Key)>;
-
-/// The number of requests that may wait to change one record.
-const MAX_WAITING_FOR_RECORD: usize = 127;
-
-fn record_locks() -> RecordLocks {
-    FairSemaphore::new(UNLIMITED, 1)
-}
-
-impl Parts {
-    /// Returns the caller's current access to the target, at most half a second old ([`callers`]).
-    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
-        let Self { store, clock, caches: Caches { callers, .. }, .. } = self;
-        let (caller, target, now) = (caller.clone(), target.clone(), clock.now());
-        let is_open = target.scope() == Scope::Open;
-        if caller.is_nobody() && !is_open {
-            return Err(Error::Unauthenticated);
-        }
-        let bound_to = match &caller.key {
-            Some(key) => callers.holder(key, now, &**store).await?.bound_to,
-            None => None,
-        };
-        let account_org = bound_to.map(|(account_org, _)| account_org);
-        let Some(name) = target.org() else {
-            return Ok(Access { caller, target, org_access: None, account_org });
-        };
-        let org_role = callers.org_role(name.as_str(), caller.actor.id, &**store).await?;
-        let org_role =
-            org_role.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
-        let org = org_role.organization.id;
-        let role = match bound_to {
-            Some((account_org, role)) => Some(role).filter(|_| account_org == org),
-            None => org_role.role,
-        };
-        let is_allowed = match (role, target.scope(), target.flow()) {
-            (Some(role), scope, _) => role >= scope.least_role(),
-            (None, Scope::ReadFlow, Some(flow)) => {
-                let flow = store.flow(org, flow.as_str()).await?;
-                flow.is_some_and(|flow| flow.record.is_public())
-            }
-            (None, ..) => false,
-        };
-        if !is_allowed && !is_open {
-            return Err(Error::Forbidden);
-        }
-        let org_access = OrgAccess { org, name: org_role.organization.name, role };
-        Ok(Access { caller, target, org_access: Some(org_access), account_org })
-    }
-}
 
 impl std::fmt::Debug for Evidence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -343,22 +229,24 @@ impl Evidence {
         random: Arc<dyn Random>,
     ) -> Self {
         let attachments = Attachments::Inside(Arc::clone(&store));
-        let (caches, admission) = (Caches::new(&settings), Admission::new(&settings.limits));
-        Self {
-            parts: Arc::new(Parts {
-                store,
-                blobs: attachments.blobs(),
-                attachments,
-                clock,
-                random,
-                settings,
-                compute: Compute::default(),
-                admission,
-                caches,
-                record_locks: record_locks(),
-                readiness: Readiness::default(),
-            }),
-        }
+        let admission = Admission::new(&settings.limits);
+        Self::of(Parts {
+            store,
+            blobs: attachments.blobs(),
+            attachments,
+            clock,
+            random,
+            settings,
+            compute: Compute::default(),
+            admission,
+            caches: Caches::new(),
+            record_locks: record_locks(),
+        })
+    }
+
+    fn of(parts: Parts) -> Self {
+        let answers = Arc::new(AnswerCache::new(&parts.settings));
+        Self { parts: Arc::new(parts), answers, readiness: Arc::default() }
     }
 
     /// Stores the content of attachments outside the store, such as in a directory or a bucket.
@@ -398,12 +286,11 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             admission: admission.clone(),
-            caches: Caches::new(settings),
+            caches: Caches::new(),
             record_locks: record_locks(),
-            readiness: Readiness::default(),
         };
         change(&mut parts);
-        Self { parts: Arc::new(parts) }
+        Self::of(parts)
     }
 
     /// Returns the principal of a user, for a host that identifies callers itself.
@@ -519,11 +406,11 @@ impl EvidenceService for Evidence {
     }
 
     async fn ready(&self) -> Result<()> {
-        self.parts.readiness.check(&self.parts).await.map(drop)
+        self.readiness.check(&self.parts).await.map(drop)
     }
 
     async fn warnings(&self) -> Vec<String> {
-        self.parts.readiness.check(&self.parts).await.unwrap_or_default()
+        self.readiness.check(&self.parts).await.unwrap_or_default()
     }
 }
 
@@ -542,9 +429,9 @@ impl Evidence {
         }
         let since = Instant::now();
         let mut access = self.still_authorized(access, Target::of(&operation)).await?;
-        let Parts { caches, store, admission, .. } = &*self.parts;
+        let Parts { store, admission, .. } = &*self.parts;
         let mut lookup = match O::CACHED {
-            true => caches.answers.look_up((O::NAME, request), &access, store).await?,
+            true => self.answers.look_up((O::NAME, request), &access, store).await?,
             false => Lookup::Bypass,
         };
         if since.elapsed() > AUTHORIZED_FOR {

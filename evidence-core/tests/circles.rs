@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// The circle that remains in `evidence-core`: an operation takes a context of the service, which runs operations.
-const EXPECTED: [&str; 2] = ["crate::operation", "crate::service"];
-
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -170,14 +167,12 @@ fn files_import_each_other_in_no_circle() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let crates =
         fs::read_dir(&workspace).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    // The circle of the shared SQL store is still to be cut.
+    // In the shared SQL store, the driver takes types of the modules that use it.
     let crates = crates.filter(|name| name.starts_with("evidence-") && name != "evidence-store-sql");
     for name in crates {
         let files = Files::read(&workspace.join(&name).join("src"));
         let circles = files.in_circles();
-        let left: BTreeSet<&str> = circles.iter().map(|(from, ..)| *from).collect();
-        let expected: &[&str] = if name == "evidence-core" { &EXPECTED } else { &[] };
         let lines = circles.iter().map(|(from, to, path)| format!("{from} imports {path} of {to}\n"));
-        assert_eq!(left, expected.iter().copied().collect(), "{name}:\n{}", lines.collect::<String>());
+        assert!(circles.is_empty(), "{name}:\n{}", lines.collect::<String>());
     }
 }

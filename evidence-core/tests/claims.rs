@@ -15,13 +15,13 @@ use evidence_core::attestations::{
     Junit, Override, OverrideDetails, PostAttestation, PullRequests, Verdict,
 };
 use evidence_core::auth::Principal;
+use evidence_core::context::Context;
 use evidence_core::decode;
 use evidence_core::fact::RecordKind;
 use evidence_core::json::{JsonText, check};
 use evidence_core::operation::{Document, Form, Json};
 use evidence_core::rules::compliance::State;
 use evidence_core::seed::Seed;
-use evidence_core::service::Context;
 use evidence_core::trails::GetTrail;
 use evidence_core::{Error, Evidence, EvidenceService, Precondition, Result, Settings};
 use schemars::JsonSchema;
@@ -348,7 +348,7 @@ impl Claim for Reviewed {
                     .next()
                     .ok_or(Error::Forbidden)?,
             };
-            let mut draft = evidence_core::service::Draft::default();
+            let mut draft = evidence_core::context::Draft::default();
             draft.fact(version);
             cx.record(draft).await?;
         }

@@ -8,6 +8,7 @@ use crate::actions::targets::{TargetInput, resolved};
 use crate::actions::view::{ActionView, ViewData, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
@@ -16,7 +17,6 @@ use crate::id::Id;
 use crate::name::{ActionName, OrgName};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation, Put};
 use crate::page::Listed;
-use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 
 /// The most flow names in one action. Each needs a separate look-up.

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::actions::record::{Action, Destination, SlackContext, Target, Watched};
+use crate::context::{Context, OwnedContext};
 use crate::error::Result;
 use crate::id::Id;
 use crate::notifications::store::Delivery;
-use crate::service::{Context, OwnedContext};
 use crate::store::batch::{RECORD_BATCH_SIZE, distinct, sort_by_ids};
 use crate::time::{Seconds, Timestamp};
 

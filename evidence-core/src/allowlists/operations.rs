@@ -11,6 +11,7 @@ use crate::allowlists::record::{AllowlistEntry, Withdrawal};
 use crate::allowlists::view::AllowlistEntryView;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, LongText};
+use crate::context::{Context, Draft};
 use crate::environments::evaluation::Changed;
 use crate::environments::record::Environment;
 use crate::environments::reevaluation::reevaluate;
@@ -20,7 +21,6 @@ use crate::fact::names::{Key, Precondition};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
 use crate::page::Listed;
-use crate::service::{Context, Draft};
 use crate::time::Timestamp;
 
 /// Lists the allowlist entries of an organization that are in force, newest first. For each environment and

@@ -14,6 +14,7 @@ use crate::artifacts::store::{ArtifactFilter, ArtifactPage, ArtifactQuery, Artif
 use crate::artifacts::view::ArtifactView;
 use crate::auth::actor::Scope;
 use crate::bounded::{Address, Description, FreeForm, ShortText, Text, UserData};
+use crate::context::{Context, Draft, OwnedContext};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Precondition, RecordKind};
@@ -30,7 +31,6 @@ use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, MAX_LISTED, Page, PageNumber, PageRequest, PerPage, in_pages};
 use crate::repos::operations::RepoChoice;
 use crate::repos::record::RepoInfo;
-use crate::service::{Context, Draft, OwnedContext};
 use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
 use crate::trails::draft::check_room;

@@ -12,7 +12,7 @@ use crate::snapshots::store::Run;
 use crate::store::error::StoreResult;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
-use crate::trails::store::TrailVersion;
+use crate::trails::record::TrailVersion;
 
 impl Artifact {
     /// Returns the part of the report that compliance depends on, for a report at this ledger index.

@@ -21,6 +21,7 @@ use crate::attestations::snyk::ProcessedSnykResults;
 use crate::attestations::store::AttestationRow;
 use crate::bounded::{FreeForm, ShortText, or_empty};
 use crate::compute::MANY_EVALUATIONS;
+use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
 use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
@@ -35,14 +36,13 @@ use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{self, ContentIndex, EarlierNames, ReportedArtifact, State};
 use crate::rules::template::Template;
-use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
 use crate::trails::events::runs;
+use crate::trails::record::TrailVersion;
 use crate::trails::reported::{MEMORY_PER_BYTE, ReportedTrail};
-use crate::trails::store::TrailVersion;
 use serde_json::{Map, Value};
 
 /// One report of an artifact to a flow, with what is known about it now. Every key is present; a value that

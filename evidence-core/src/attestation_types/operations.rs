@@ -9,6 +9,7 @@ use crate::attestation_types::record::{AttestationType, AttestationTypeVersion, 
 use crate::attestation_types::view::{AttestationTypeView, in_list};
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List};
+use crate::context::{Context, Draft};
 use crate::decode::InvalidField;
 use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
@@ -20,7 +21,6 @@ use crate::operation::versions::{Version, Versioned};
 use crate::operation::{
     Acknowledged, Created, Document, Form, FormParts, Json, JsonStream, Method, Operation,
 };
-use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::{decode, json};
 

@@ -10,6 +10,7 @@ use crate::attestations::details::Details;
 use crate::attestations::record::{Annotations, Attachment, Binding};
 use crate::blobs::Upload;
 use crate::bounded::{Description, List, UserData, WebUrl};
+use crate::context::Context;
 use crate::decode::{self, InvalidField};
 use crate::error::Result;
 use crate::fact::names::Precondition;
@@ -21,7 +22,6 @@ use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint};
 use crate::operation::{Body, Document, Form, FormParts, JsonDocument};
 use crate::repos::record::RepoInfo;
-use crate::service::Context;
 
 /// A type of attestation: its input and its evaluation. The type's `///` text is appended to the description
 /// of its operation in the OpenAPI document.

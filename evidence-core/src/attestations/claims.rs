@@ -18,6 +18,7 @@ use crate::attestations::snyk::SnykResultsSummary;
 use crate::attestations::sonar::SonarResults;
 use crate::bounded::{LenientList, List, Text, limited_lists};
 use crate::compute::MANY_EVALUATIONS;
+use crate::context::Context;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -26,7 +27,6 @@ use crate::limits::{self, Limits};
 use crate::name::AttestationTypeName;
 use crate::operation::{Form, JsonDocument};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
-use crate::service::Context;
 use crate::store::error::StoreError;
 use crate::trails::store::TrailContents;
 

@@ -8,13 +8,13 @@ use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::{AttestationRow, NamedAttestation};
 use crate::attestations::view::AttestationView;
+use crate::context::{Context, OwnedContext};
 use crate::error::Result;
 use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::name::TrailName;
 use crate::operation::JsonList;
 use crate::page::Listed;
-use crate::service::{Context, OwnedContext};
 use crate::store::error::StoreError;
 
 /// The shared data of the attestations in a list.

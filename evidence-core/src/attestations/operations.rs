@@ -19,6 +19,7 @@ use crate::attestations::store::NamedAttestation;
 use crate::attestations::view::AttestationView;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText, UserData, WebUrl};
+use crate::context::{Context, Draft};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::id::Id;
@@ -29,7 +30,6 @@ use crate::operation::{
     Acknowledged, Created, Download, JsonList, Method, Operation, SKIPPED_ELEMENTS, WithHeaders,
 };
 use crate::rules::compliance::{ReportedArtifact, ReportedAttestation, about_content};
-use crate::service::{Context, Draft};
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
 use crate::trails::draft::{ReportTarget, check_room};

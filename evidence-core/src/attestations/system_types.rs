@@ -9,10 +9,10 @@ use crate::attestations::claims::{DecisionData, SbomData};
 use crate::attestations::details::{DECISION, SARIF, SBOM};
 use crate::attestations::sarif::SarifData;
 use crate::auth::actor::Scope;
+use crate::context::Context;
 use crate::error::Result;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
-use crate::service::Context;
 
 /// Lists the built-in system types of attestations, sorted by name, each with its versions.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -36,8 +36,8 @@ impl std::fmt::Display for Role {
 pub enum Scope {
     /// No credential. The operation authenticates the caller itself, for example by the signature of a
     /// webhook's body. It records as the actor that it names
-    /// ([`Context::as_service_account`](crate::service::Context),
-    /// [`Context::as_operator`](crate::service::Context)), and not without one. Any caller can learn from it
+    /// ([`Context::as_service_account`](crate::context::Context),
+    /// [`Context::as_operator`](crate::context::Context)), and not without one. Any caller can learn from it
     /// whether the organization in its path exists. [`Operation::body_limit`](crate::Operation::body_limit)
     /// is the only limit for unauthenticated callers. The body must not be a
     /// [`Form`](crate::operation::Form).

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
+use crate::context::Context;
 use crate::controls::view::PER_PAGE;
 use crate::environments::record::EnvironmentKind;
 use crate::error::Result;
@@ -15,7 +16,6 @@ use crate::id::{Id, VersionKey};
 use crate::name::{ControlIdentifier, EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Envelope, JsonList, Method, Operation, around_last};
 use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage};
-use crate::service::Context;
 use crate::store::batch::distinct;
 
 /// Gets the environments that a control covers: those with an attached policy whose latest version requires

@@ -13,6 +13,7 @@ use crate::attestations::store::{DecisionFilter, DecisionRow};
 use crate::attestations::view::{AttestationView, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
+use crate::context::Context;
 use crate::controls::view::PER_PAGE;
 use crate::error::{Resource, Result};
 use crate::flows::operations::FlowLabel;
@@ -22,7 +23,6 @@ use crate::name::{AttestationName, ControlIdentifier, Fingerprint, FlowName, Org
 use crate::operation::{Envelope, Json, JsonList, Method, Operation, around_last};
 use crate::page::{PageLinks, PageNumber, PerPage, SortDirection};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
-use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::time::{Seconds, SentSeconds};
 use crate::trails::evaluation::evaluated;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::context::{Context, Draft};
 use crate::controls::coverage::policies_referencing;
 use crate::controls::record::{Control, ControlLinks, ControlStatus, ControlVersion};
 use crate::controls::store::ControlFilter;
@@ -23,7 +24,6 @@ use crate::id::VersionKey;
 use crate::name::{ControlIdentifier, OrgName};
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, PageLinks, PageNumber, PerPage, SortDirection};
-use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
 use crate::tags::operations::list_choices;

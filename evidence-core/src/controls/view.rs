@@ -6,13 +6,13 @@ use futures_util::{Stream, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::context::OwnedContext;
 use crate::controls::record::{Control, ControlStatus, ControlVersion};
 use crate::error::Result;
 use crate::id::{Id, VersionKey};
 use crate::name::{ControlIdentifier, PolicyName};
 use crate::operation::{Envelope, around_last};
 use crate::page::PageLinks;
-use crate::service::OwnedContext;
 use crate::store::batch::sort_by_ids;
 use crate::tags::record::Tags;
 use crate::time::Seconds;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
 use crate::builds::view::BuildRepo;
+use crate::context::Context;
 use crate::deployments::store::{Deployment, DeploymentFilter, DeploymentScope};
 use crate::deployments::view::{
     DeploymentFrequency, DeploymentLinks, DeploymentList, DeploymentPage, DeploymentStatistics,
@@ -23,7 +24,6 @@ use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::page::{Link, Page, PageLinks, PageNumber, PerPage};
 use crate::repos::operations::RepoChoice;
-use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
 use crate::snapshots::store::Start;

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
+use crate::context::Context;
 use crate::environments::operations::record_settings;
 use crate::error::{Error, Result, at_most};
 use crate::fact::Fact;
@@ -13,7 +14,6 @@ use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::policies::operations as policies;
-use crate::service::Context;
 
 /// Attaches policies to an environment. Running artifacts of a physical environment are evaluated again, and
 /// a snapshot is taken if there was one before. Policies of a logical environment apply to the artifacts of

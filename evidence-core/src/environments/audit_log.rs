@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::LongText;
+use crate::context::{Context, OwnedContext};
 use crate::environments::events::{EXITED, STARTED, Window, description, named_repos, of_repos};
 use crate::error::{Error, Result, at_most};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Csv, Method, Operation, csv_row};
-use crate::service::{Context, OwnedContext};
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::Expression;
 use crate::snapshots::numbered_event::NumberedEvent;

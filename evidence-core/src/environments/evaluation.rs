@@ -17,6 +17,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 
 use crate::compute::MANY_EVALUATIONS;
+use crate::context::{Context, Draft};
 use crate::environments::evaluation_cache::CachedEvaluation;
 use crate::environments::last_evaluation::{
     ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_of_trails,
@@ -29,7 +30,6 @@ use crate::id::Id;
 use crate::json::JsonFields;
 use crate::policies::record::Policy;
 use crate::rules::policy;
-use crate::service::{Context, Draft};
 use crate::snapshots::record::{AppliedPolicy, Snapshot};
 use crate::store::entry::Current;
 use crate::store::error::StoreError;

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::context::Context;
 use crate::environments::last_evaluation::{
     ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_of_trails,
 };
@@ -21,7 +22,6 @@ use crate::fact::Fact;
 use crate::id::{Id, VersionKey};
 use crate::ledger::{Frontier, Hash};
 use crate::name::Fingerprint;
-use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 use crate::store::entry::StoredEntry;
 use crate::time::Timestamp;

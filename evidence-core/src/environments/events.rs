@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
+use crate::context::Context;
 use crate::error::{Error, Resource, Result, at_most};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
@@ -16,7 +17,6 @@ use crate::operation::paging::PageHeaders;
 use crate::operation::{JsonList, Method, Operation, WithHeaders};
 use crate::page::{Page, PageNumber, PerPage, SortDirection};
 use crate::repos::operations::MAX_CHOSEN;
-use crate::service::Context;
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::{Expression, Interval, InvalidInterval};
 use crate::snapshots::numbered_event::NumberedEvent;

@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
+use crate::context::{Context, Draft};
 use crate::environments::record::Environment;
 use crate::environments::reevaluation::reevaluate_members;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation};
-use crate::service::{Context, Draft};
 
 /// Renames an environment. It is also found by its former names, until another environment takes them. A
 /// present name of another environment is 400; a former name of another environment is allowed.

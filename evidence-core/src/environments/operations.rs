@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Role, Scope};
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::environments::evaluation::{self, Changed};
 use crate::environments::record::{Environment, EnvironmentKind};
@@ -26,7 +27,6 @@ use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation}
 use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
 use crate::policies::operations as policies;
 use crate::policies::record::Policy;
-use crate::service::{Context, Draft};
 use crate::store::batch::RECORD_BATCH_SIZE;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};

@@ -10,13 +10,14 @@ use serde::Deserialize;
 use super::evaluation::{self, Changed};
 use crate::auth::access::Principal;
 use crate::auth::actor::Scope;
+use crate::context::Context;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::names::Key;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
-use crate::service::{Context, Evidence, EvidenceService};
+use crate::service::{Evidence, EvidenceService};
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 

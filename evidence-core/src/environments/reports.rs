@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::compute::MANY_EVALUATIONS;
+use crate::context::Context;
 use crate::environments::evaluation;
 use crate::environments::evaluation::work::too_large;
 use crate::environments::observed::{ObservedArtifact, ReportedState};
@@ -23,7 +24,6 @@ use crate::json::JsonFields;
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Acknowledged, Json, Method, Operation, Put, SKIPPED_ELEMENTS, WithHeaders};
-use crate::service::Context;
 use crate::snapshots::key::ArtifactKey;
 
 pub use kinds::{

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::context::{Context, OwnedContext};
 use crate::environments::record::EnvironmentKind;
 use crate::environments::store::KnownEnvironment;
 use crate::error::Result;
@@ -14,7 +15,6 @@ use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Envelope, json_text};
 use crate::page::PageLinks;
 use crate::rules::policy::Members;
-use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::SnapshotRow;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::tags::record::Tags;

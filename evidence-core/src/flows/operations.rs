@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
@@ -24,7 +25,6 @@ use crate::ledger::Hash;
 use crate::name::{FlowName, InvalidText, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Page, PageNumber, PageRequest, Pagination, PerPage};
-use crate::service::{Context, Draft};
 use crate::store::batch::RECORD_BATCH_SIZE;
 use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};

@@ -7,13 +7,13 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::compute::{LONG_YAML, MANY_EVALUATIONS};
+use crate::context::{Context, Draft, OwnedContext};
 use crate::error::{Error, Result};
 use crate::flows::parsed::Parsed;
 use crate::flows::record::EMPTY_TEMPLATE;
 use crate::ledger::Hash;
 use crate::operation::Form;
 use crate::rules::template::Template;
-use crate::service::{Context, Draft, OwnedContext};
 use crate::store::error::StoreError;
 use crate::texts::record::{TextRef, in_parts};
 

@@ -7,6 +7,7 @@ use futures_util::Stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::context::{Context, OwnedContext};
 use crate::error::Result;
 use crate::flows::parsed::Parsed;
 use crate::flows::record::{Flow, Visibility};
@@ -16,7 +17,6 @@ use crate::name::{FlowName, OrgName};
 use crate::operation::Envelope;
 use crate::page::Pagination;
 use crate::rules::compliance::State;
-use crate::service::{Context, OwnedContext};
 use crate::store::batch::sort_by_ids;
 use crate::tags::record::Tags;
 use crate::time::Seconds;

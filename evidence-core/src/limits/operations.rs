@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limit, Unit};
 use crate::auth::actor::Scope;
+use crate::context::Context;
 use crate::error::Result;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
-use crate::service::Context;
 
 /// Gets the greatest sizes and counts that this server accepts in requests. Operators set them.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -9,11 +9,11 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use crate::compute::LONG_JSON;
+use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
 use crate::id::{Id, VersionKey};
 use crate::operation::json_text;
 use crate::page::Listed;
-use crate::service::{Context, OwnedContext};
 use crate::store::Store;
 use crate::store::error::{StoreError, StoreResult};
 use crate::texts::record::in_parts_by;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Role, Scope};
 use crate::bounded::{List, ShortText};
+use crate::context::Context;
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
@@ -16,7 +17,6 @@ use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::orgs::record::Membership;
 use crate::page::{Page, PageLinks, PageNumber, PageRequest, PerPage, SortDirection};
-use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult, unless_corrupt};

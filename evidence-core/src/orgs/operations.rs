@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::{Actor, ActorKind, Scope};
 use crate::bounded::ShortText;
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::Fact;
@@ -13,7 +14,6 @@ use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Acknowledged, Json, Method, Operation};
 use crate::orgs::record::{OrgKind, Organization, UserSettings};
-use crate::service::{Context, Draft};
 use crate::time::Seconds;
 
 impl Context<'_> {

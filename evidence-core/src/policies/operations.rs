@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText};
 use crate::compute::LONG_YAML;
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::decode::{self, InvalidField, given};
 use crate::environments::evaluation::Changed;
@@ -26,7 +27,6 @@ use crate::page::Listed;
 use crate::policies::record::{DescriptionChange, Policy, PolicyVersion};
 use crate::policies::view::{self, PolicyView};
 use crate::rules::policy;
-use crate::service::{Context, Draft};
 use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
 

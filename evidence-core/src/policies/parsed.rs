@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::compute::LONG_YAML;
+use crate::context::Context;
 use crate::error::Result;
 use crate::id::VersionKey;
 use crate::policies::record::PolicyVersion;
 use crate::rules::policy::Policy;
-use crate::service::Context;
 use crate::texts::record::in_parts_by;
 
 impl Context<'_> {

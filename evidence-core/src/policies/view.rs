@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::auth::actor::Actor;
 use crate::compute::LONG_JSON;
+use crate::context::{Context, OwnedContext};
 use crate::environments::record::Environment;
 use crate::error::Result;
 use crate::id::Id;
@@ -18,7 +19,6 @@ use crate::name::{EnvironmentName, PolicyName};
 use crate::operation::versions::{HistoryItem, Version, Versioned};
 use crate::page::Listed;
 use crate::policies::record::{Policy, PolicyVersion};
-use crate::service::{Context, OwnedContext};
 use crate::store::Store;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::store::entry::Current;

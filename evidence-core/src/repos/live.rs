@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
+use crate::context::Context;
 use crate::environments::operations::EnvironmentLabel;
 use crate::environments::record::EnvironmentKind;
 use crate::error::Result;
@@ -16,7 +17,6 @@ use crate::operation::{Json, Method, Operation};
 use crate::page::{Link, Listed};
 use crate::repos::record::{Repo, VcsProvider};
 use crate::rules::compliance::State;
-use crate::service::Context;
 use crate::snapshots::store::LiveBuild;
 use crate::store::batch::distinct;
 use crate::time::Seconds;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Address, List, LongText, ShortText, TagText};
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -21,7 +22,6 @@ use crate::repos::record::{
 };
 use crate::repos::store::{RepoFacet, RepoFilter};
 use crate::repos::view::{RepoFilterOptions, RepoList, RepoView};
-use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::operations::list_choices;
 use crate::tags::record::{TagChoice, TagFilter, TaggedKind, Tags};

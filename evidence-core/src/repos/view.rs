@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bounded::{Description, FreeForm, ShortText};
+use crate::context::Context;
 use crate::error::Result;
 use crate::id::Id;
 use crate::page::{Link, PageLinks};
 use crate::repos::record::{Repo, VcsProvider};
-use crate::service::Context;
 use crate::tags::record::Tags;
 use serde_json::{Map, Value};
 

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::operation::{Answer, AnswerBody, Header, Streamed, Success};
-use crate::service::Settings;
+use crate::settings::Settings;
 use crate::store::Store;
 use crate::store::error::StoreError;
 

@@ -7,8 +7,8 @@ use futures_util::future::join;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::Parts;
 use crate::blobs::OutsideBlobs;
+use crate::context::parts::Parts;
 use crate::error::{Error, Result};
 use crate::lock::locked;
 use crate::store::Store;

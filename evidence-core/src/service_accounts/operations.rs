@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::bounded::Text;
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -12,7 +13,6 @@ use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Acknowledged, Created, Json, Method, Operation};
 use crate::orgs::record::OrgKind;
-use crate::service::{Context, Draft};
 use crate::service_accounts::record::ServiceAccount;
 use crate::service_accounts::view::ServiceAccountView;
 use crate::store::entry::Current;

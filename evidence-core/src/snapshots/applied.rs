@@ -6,13 +6,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use crate::context::Context;
 use crate::error::Result;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::PolicyName;
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump, RuleEvaluation};
-use crate::service::Context;
 use crate::snapshots::record::{AppliedPolicy, PolicyDecision, RunningArtifact, Snapshot};
 use crate::snapshots::sources::FlowReason;
 

@@ -9,13 +9,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::context::Context;
 use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChange};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::EnvironmentName;
 use crate::rules::policy::{Members, OwnPolicies};
-use crate::service::Context;
 use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
 use crate::store::batch::{RECORD_BATCH_SIZE, distinct};

@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::ShortText;
+use crate::context::Context;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, JsonList, Method, Operation};
 use crate::page::{PageNumber, PageRequest, PerPage};
-use crate::service::Context;
 use crate::snapshots::expression::{Expression, Interval};
 use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::{SnapshotArtifact, SnapshotSummary, SnapshotView};

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::view::state_info;
+use crate::context::{Context, OwnedContext};
 use crate::deployments::store::Deployment;
 use crate::error::{Error, Result};
 use crate::flows::operations::FlowLabel;
@@ -21,7 +22,6 @@ use crate::page::in_batches;
 use crate::repos::record::compare_url;
 use crate::rules::compliance::State;
 use crate::rules::policy::FlowContext;
-use crate::service::{Context, OwnedContext};
 use crate::snapshots::record::{Provenance, RunningArtifact};
 use crate::snapshots::store::{Replaced, SnapshotEntry, Start};
 use crate::store::batch::distinct;

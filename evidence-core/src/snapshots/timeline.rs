@@ -7,11 +7,11 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt, stream};
 
+use crate::context::{Context, OwnedContext};
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result, at_most};
 use crate::id::Id;
 use crate::page::in_batches;
-use crate::service::{Context, OwnedContext};
 use crate::snapshots::expression::{Expression, Interval, Position};
 use crate::snapshots::logical::{LogicalSnapshots, Part, Shown};
 use crate::snapshots::numbered_event::NumberedEvent;

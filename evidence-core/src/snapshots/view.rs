@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use crate::allowlists::view::AllowListing;
 use crate::compute::{Compute, MANY_EVALUATIONS};
+use crate::context::{Context, OwnedContext};
 use crate::environments::record::EnvironmentKind;
 use crate::error::{Error, Result, at_most};
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
-use crate::service::{Context, OwnedContext};
 use crate::snapshots::applied::{
     AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
 };

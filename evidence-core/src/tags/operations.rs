@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Dictionary, List, ShortText, TagValue, Text};
+use crate::context::{Context, Draft};
 use crate::error::{Error, Missing, Resource, Result, at_most};
 use crate::fact::Fact;
 use crate::fact::names::{Key, Precondition, RecordKind};
 use crate::name::{ControlIdentifier, OrgName, TagKey};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation};
-use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::{TagChoice, TaggedKind, Tags};
 

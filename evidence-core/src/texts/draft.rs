@@ -1,8 +1,8 @@
 //! Recording a text with the write that first refers to it.
 
+use crate::context::{Context, Draft};
 use crate::error::Result;
 use crate::fact::Fact;
-use crate::service::{Context, Draft};
 use crate::texts::record::TextRef;
 
 impl Draft {

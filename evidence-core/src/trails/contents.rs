@@ -7,13 +7,14 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::artifacts::store::GivenName;
+use crate::context::Context;
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::service::Context;
 use crate::store::batch::{distinct, sort_by_ids};
+use crate::trails::record::TrailVersion;
 use crate::trails::reported::ReportedTrail;
-use crate::trails::store::{TrailContents, TrailVersion};
+use crate::trails::store::TrailContents;
 
 /// The most content whose names are read in one query.
 const MOST_CONTENT: usize = 4096;

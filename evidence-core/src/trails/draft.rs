@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::artifacts::store::ArtifactFilter;
+use crate::context::names::{KnownArtifact, KnownFlow, KnownTrail};
+use crate::context::{Context, Draft};
 use crate::decode::UnknownFields;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -12,8 +14,6 @@ use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::{Fingerprint, FlowName, TrailName};
-use crate::service::names::{KnownArtifact, KnownFlow, KnownTrail};
-use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::trails::record::Trail;
 use crate::trails::store::Reported;

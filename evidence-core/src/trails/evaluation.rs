@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::compute::MANY_EVALUATIONS;
+use crate::context::Context;
 use crate::error::Result;
 use crate::flows::parsed::Parsed;
 use crate::id::Id;
@@ -14,7 +15,6 @@ use crate::page::{Listed, in_batches_within};
 use crate::rules::compliance::{
     self, EarlierNames, ReportedArtifact, ReportedAttestation, State, TrailStatus,
 };
-use crate::service::Context;
 use crate::store::batch::distinct;
 use crate::texts::record::in_parts;
 use crate::time::Timestamp;

@@ -18,8 +18,8 @@ pub use events::{
 pub use operations::{BeginTrail, GetTrail, ListTrails, ListTrailsOfFlow, TrailExpansion, TrailInput};
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
-pub use record::{Trail, TrailLabel};
-pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailStore, TrailVersion};
+pub use record::{Trail, TrailLabel, TrailVersion};
+pub use store::{Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};
 pub use view::{
     ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailDocument, TrailFlow, TrailList,
     TrailView,

@@ -66,3 +66,28 @@ pub struct TrailLabel {
     /// Its name in the flow.
     pub name: TrailName,
 }
+
+/// The approximate memory of a report to a trail, in bytes, for the part that compliance depends on.
+const REPORT_BYTES: u64 = 256;
+
+/// The version of a trail's contents, and the cost of reading them. Reports are only added, never changed or
+/// removed: two versions with the same revision and the same number of reports are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrailVersion {
+    /// The trail's id.
+    pub id: Id,
+    /// The ledger index of its newest fact.
+    pub revision: u64,
+    /// The number of artifacts and attestations reported to it.
+    pub reports: u64,
+    /// The size of its newest fact as stored, in bytes.
+    pub bytes: u64,
+}
+
+impl TrailVersion {
+    /// Returns the approximate number of bytes that [`trail_contents`](crate::trails::TrailStore::trail_contents) reads for
+    /// it.
+    pub const fn size(&self) -> u64 {
+        self.bytes.saturating_add(self.reports.saturating_mul(REPORT_BYTES))
+    }
+}

@@ -9,7 +9,8 @@ use crate::attestations::record::Binding;
 use crate::attestations::store::AttestationRow;
 use crate::cache::Weigh;
 use crate::rules::compliance::{ContentIndex, ReportedArtifact, ReportedAttestation};
-use crate::trails::store::{TrailContents, TrailVersion};
+use crate::trails::record::TrailVersion;
+use crate::trails::store::TrailContents;
 
 /// A trail with its reports.
 #[derive(Debug)]

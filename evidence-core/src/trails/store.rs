@@ -14,7 +14,7 @@ use crate::rules::template::Template;
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::tags::record::TagFilter;
-use crate::trails::record::{Trail, TrailLabel};
+use crate::trails::record::{Trail, TrailLabel, TrailVersion};
 
 /// A filter for lists of trails. All given conditions must match.
 #[derive(Debug, Clone, Default)]
@@ -115,28 +115,6 @@ impl TrailContents {
     }
 }
 
-/// The version of a trail's contents, and the cost of reading them. Reports are only added, never changed or
-/// removed: two versions with the same revision and the same number of reports are equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TrailVersion {
-    /// The trail's id.
-    pub id: Id,
-    /// The ledger index of its newest fact.
-    pub revision: u64,
-    /// The number of artifacts and attestations reported to it.
-    pub reports: u64,
-    /// The size of its newest fact as stored, in bytes.
-    pub bytes: u64,
-}
-
-impl TrailVersion {
-    /// Returns the approximate number of bytes that [`trail_contents`](TrailStore::trail_contents) reads for
-    /// it.
-    pub const fn size(&self) -> u64 {
-        self.bytes.saturating_add(self.reports.saturating_mul(REPORT_BYTES))
-    }
-}
-
 /// A ledger entry about a trail, without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailEntry {
@@ -145,9 +123,6 @@ pub struct TrailEntry {
     /// The size of its payload as stored, in bytes.
     pub bytes: u64,
 }
-
-/// The approximate memory of a report to a trail, in bytes, for the part that compliance depends on.
-const REPORT_BYTES: u64 = 256;
 
 /// A kind of report to a trail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

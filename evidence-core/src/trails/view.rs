@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::attestations::view::AttestationView;
 use crate::bounded::or_empty;
 use crate::compute::{Compute, LONG_JSON, MANY_EVALUATIONS};
+use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
 use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
@@ -26,15 +27,14 @@ use crate::operation::{Envelope, around_last, json_items};
 use crate::page::{Pagination, in_batches};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
-use crate::service::{Context, OwnedContext};
 use crate::store::batch::distinct;
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Seconds;
 use crate::trails::evaluation::EvaluatedTrail;
 use crate::trails::events::EventView;
+use crate::trails::record::TrailVersion;
 use crate::trails::reported::ReportedTrail;
-use crate::trails::store::TrailVersion;
 
 /// A trail: one execution of its flow's process, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

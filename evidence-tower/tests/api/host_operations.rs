@@ -8,6 +8,7 @@ use bytes::Bytes;
 use evidence_core::auth::{Principal, Role, Scope};
 use evidence_core::blobs::Chunks;
 use evidence_core::bounded::{Description, ShortText};
+use evidence_core::context::Context;
 use evidence_core::digest::sha256_hex;
 use evidence_core::flows::{FlowInput, PutFlow};
 use evidence_core::name::{FlowName, OrgName, ServiceAccountName};
@@ -16,7 +17,6 @@ use evidence_core::operation::{
 };
 use evidence_core::page::PerPage;
 use evidence_core::schemas::GetFlowTemplateSchema;
-use evidence_core::service::Context;
 use evidence_core::{Error, EvidenceService, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};

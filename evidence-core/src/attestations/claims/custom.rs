@@ -11,6 +11,7 @@ use crate::attestations::claim::{AttestationInput, Claim, Claimed, Verdict};
 use crate::attestations::custom::RuleResult;
 use crate::attestations::details::{CustomDetails, Details};
 use crate::bounded::AttestationData;
+use crate::context::Context;
 use crate::error::{Error, Resource, Result};
 use crate::fact::names::{Precondition, RecordKind};
 use crate::id::VersionKey;
@@ -18,7 +19,6 @@ use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::AttestationTypeName;
 use crate::operation::Form;
-use crate::service::Context;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
 

@@ -12,6 +12,7 @@ use crate::attestations::sarif::{SarifData, SarifSummary};
 use crate::attestations::sbom::SbomSummary;
 use crate::bounded::{AttestationData, DataObject, ShortText};
 use crate::compute::LONG_JSON;
+use crate::context::Context;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Result};
 use crate::fact::names::{Key, Precondition, RecordKind};
@@ -19,7 +20,6 @@ use crate::json::{self, CheckedJson};
 use crate::limits::Limits;
 use crate::name::{ControlIdentifier, Fingerprint};
 use crate::operation::Form;
-use crate::service::Context;
 
 /// A decision about a control has the verdict in its data. The organization need not have the control; if it
 /// has, the latest version is recorded. A bill of materials is compliant if its document is attached: a

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::policies::PolicySet;
 use super::reported::Reports;
 use super::verdicts::{EvaluatedArtifact, Judged, Standard, judged};
+use crate::context::Context;
 use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::error::Result;
 use crate::rules::policy;
-use crate::service::Context;
 use crate::snapshots::record::{AppliedPolicy, RunningArtifact, Snapshot};
 
 /// Returns the differences between a new evaluation of a snapshot's artifacts and the recorded one. The store

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::context::Context;
 use crate::environments::store::KnownEnvironment;
 use crate::error::{Error, Result};
 use crate::fact::names::{Precondition, RecordKind};
 use crate::id::{Id, VersionKey};
 use crate::policies::record::Policy;
-use crate::service::Context;
 use crate::snapshots::record::{AppliedPolicy, Snapshot};
 use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
 use crate::store::entry::Current;

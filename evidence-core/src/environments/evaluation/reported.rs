@@ -11,6 +11,7 @@ use super::policies::PolicySet;
 use super::work::required_by;
 use crate::allowlists::store::AllowedArtifact;
 use crate::artifacts::store::{ArtifactRow, Origin};
+use crate::context::Context;
 use crate::environments::last_evaluation::EntryInForce;
 use crate::environments::observed::ReportedState;
 use crate::error::Result;
@@ -24,7 +25,6 @@ use crate::rules::compliance::{
 };
 use crate::rules::policy::{FlowAttestations, FlowContext, RequiredAttestations};
 use crate::rules::template::{self, Template};
-use crate::service::Context;
 use crate::snapshots::record::{DeploymentSource, Provenance};
 use crate::store::batch::distinct;
 use crate::store::error::StoreError;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::compute::EVALUATIONS_PER_JOB;
+use crate::context::Context;
 use crate::error::Result;
 use crate::id::VersionKey;
 use crate::limits::Limits;
 use crate::rules::policy::{Policy, RequiredAttestations};
-use crate::service::Context;
 
 /// The number of places in which artifacts are evaluated. A place is a flow that an artifact was reported to;
 /// an artifact without flows has one.

@@ -60,7 +60,7 @@ impl CallerCache {
     }
 
     /// Returns the holder of the key with this hash, if the key is valid.
-    pub(super) async fn holder(
+    pub(crate) async fn holder(
         &self,
         hash: &KeyHash,
         now: Timestamp,
@@ -78,7 +78,7 @@ impl CallerCache {
     }
 
     /// Clears the cache.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,5 +1,10 @@
 //! The context in which an operation runs, and the writes that it drafts.
 
+pub(crate) mod caches;
+pub(crate) mod callers;
+pub(crate) mod names;
+pub(crate) mod parts;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,9 +12,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::caches::Caches;
-use super::names::{CacheUpdate, CacheUse};
-use super::{MAX_WAITING_FOR_RECORD, Parts, Settings};
+use caches::Caches;
+use names::{CacheUpdate, CacheUse};
+use parts::{MAX_WAITING_FOR_RECORD, Parts};
+
 use crate::admission::RequestBudget;
 use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
@@ -25,6 +31,7 @@ use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
+use crate::settings::Settings;
 use crate::spill_buffer::TemporarySpace;
 use crate::store::Store;
 use crate::store::entry::Entry;
@@ -55,11 +62,11 @@ pub struct Context<'a> {
 
 /// The reservations of a response that is not built in pieces.
 #[derive(Debug, Default)]
-pub(super) struct AnswerMemory {
+pub(crate) struct AnswerMemory {
     /// Held until the response is built.
-    pub(super) making: Vec<Reservation>,
+    pub(crate) making: Vec<Reservation>,
     /// Held until the response is sent.
-    pub(super) sending: Vec<Reservation>,
+    pub(crate) sending: Vec<Reservation>,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -96,7 +103,7 @@ impl OwnedContext {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
+    pub(crate) fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
         let Parts { store, blobs: attachments, clock, random, settings, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
@@ -147,12 +154,12 @@ impl<'a> Context<'a> {
     }
 
     /// Takes the reservations of the response.
-    pub(super) fn take_answer_memory(&self) -> AnswerMemory {
+    pub(crate) fn take_answer_memory(&self) -> AnswerMemory {
         std::mem::take(&mut *locked(&self.answer_memory))
     }
 
     /// Returns whether the request recorded something, or may have.
-    pub(super) fn has_recorded(&self) -> bool {
+    pub(crate) fn has_recorded(&self) -> bool {
         self.has_recorded.load(Ordering::Relaxed)
     }
 
@@ -341,7 +348,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns whether the attempt may use the name cache, and whether it did.
-    pub(super) const fn cache_use(&self) -> &CacheUse {
+    pub(crate) const fn cache_use(&self) -> &CacheUse {
         &self.cache_use
     }
 

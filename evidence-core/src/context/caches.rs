@@ -1,6 +1,8 @@
-//! The caches of a service and their budgets. The methods that read through them are in `impl Context` blocks
+//! The caches that operations use, and their budgets. The methods that read through them are in `impl Context` blocks
 //! beside the resources.
 
+use super::callers::CallerCache;
+use super::names::NameCache;
 use crate::attestation_types::compiled::Compiled;
 use crate::cache::{Cache, Weigh};
 use crate::environments::last_evaluation::LastEvaluation;
@@ -8,18 +10,13 @@ use crate::flows::parsed::Parsed;
 use crate::id::{Id, VersionKey};
 use crate::ledger::Hash;
 use crate::rules::policy::Policy;
-use crate::service::Settings;
-use crate::service::answers::AnswerCache;
-use crate::service::callers::CallerCache;
-use crate::service::names::NameCache;
 use crate::trails::reported::ReportedTrail;
 
 const MIB: usize = 1 << 20;
 
-/// The caches of a service.
+/// The caches that operations use.
 pub(crate) struct Caches {
-    pub(super) answers: AnswerCache,
-    pub(super) callers: CallerCache,
+    pub(crate) callers: CallerCache,
     pub(super) names: NameCache,
     /// Templates, by the digests of their texts. Nearly every response needs a template, and a few texts serve
     /// most trails. Parsing the YAML costs more than the rest of a response.
@@ -37,9 +34,8 @@ pub(crate) struct Caches {
 
 impl Caches {
     /// Creates empty caches.
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            answers: AnswerCache::new(settings),
             callers: CallerCache::new(),
             names: NameCache::new(),
             templates: Cache::new(16 * MIB),
