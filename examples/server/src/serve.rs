@@ -240,6 +240,8 @@ where
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(HEAD_OR_IDLE_TIMEOUT)
+            // The answer to a ping comes after the data that the peer has yet to read.
+            .keep_alive_timeout(STALL_TIMEOUT)
             .max_concurrent_streams(MAX_STREAMS)
             .max_send_buf_size(MAX_BUFFER);
         Self { api, http, stop: watch::Sender::new(()) }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -16,8 +17,8 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// Any error, as in bodies.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The requests of a connection. A request is *open* from its head to the end of its response. It is *active*
-/// while the service works on it.
+/// The requests of a connection. A request is *open* from its head until its response is written. It is
+/// *active* while the service works on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ActiveRequests(Arc<Requests>);
 
@@ -77,7 +78,7 @@ impl ActiveRequests {
     }
 }
 
-/// A request whose response has not ended.
+/// A request whose response is not yet written.
 #[derive(Debug)]
 pub(crate) struct OpenRequest(ActiveRequests);
 
@@ -259,40 +260,52 @@ where
     }
 }
 
-/// The body of a response. Its request is open until the body is dropped, and active while the service
-/// generates the next piece.
+/// The body of a response. Its request is open until the body and all its data are dropped, and active while
+/// the service generates the next piece.
 #[derive(Debug)]
 pub(crate) struct TrackedBody<B> {
     body: B,
     requests: ActiveRequests,
     active: Option<ActiveRequest>,
-    _open: OpenRequest,
+    open: Arc<OpenRequest>,
 }
 
 impl<B> TrackedBody<B> {
     /// Creates the body of the response to `open` on the connection with these requests.
-    pub(crate) const fn new(body: B, requests: ActiveRequests, open: OpenRequest) -> Self {
-        Self { body, requests, active: None, _open: open }
+    pub(crate) fn new(body: B, requests: ActiveRequests, open: OpenRequest) -> Self {
+        Self { body, requests, active: None, open: Arc::new(open) }
     }
 }
 
-impl<B: Body + Unpin> Body for TrackedBody<B> {
-    type Data = B::Data;
+/// Data of a response. hyper takes a piece of any size at once and drops the body after the last one, long
+/// before it has written the data. The data therefore keeps the request open.
+struct UnwrittenData {
+    bytes: Bytes,
+    _open: Arc<OpenRequest>,
+}
+
+impl AsRef<[u8]> for UnwrittenData {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = &mut *self;
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        match frame {
-            Poll::Ready(_) => this.active = None,
-            Poll::Pending => {
-                this.active.get_or_insert_with(|| this.requests.begin());
-            }
-        }
-        frame
+        let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) else {
+            this.active.get_or_insert_with(|| this.requests.begin());
+            return Poll::Pending;
+        };
+        this.active = None;
+        let track = |bytes| Bytes::from_owner(UnwrittenData { bytes, _open: Arc::clone(&this.open) });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(track))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -307,7 +320,6 @@ impl<B: Body + Unpin> Body for TrackedBody<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use futures_util::StreamExt;
     use http_body_util::{BodyExt, StreamBody};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
