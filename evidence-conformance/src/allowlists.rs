@@ -222,7 +222,7 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
     for (after, until, limit, expected) in [
         (0, 9, 9, vec![]),
         (0, 10, 9, tenth.clone()),
-        // All that ended at that time.
+        // The entries that ended at that time.
         (0, 30, 1, tenth.clone()),
         (0, 20, 9, [tenth, twentieth.clone()].concat()),
         (10, 29, 9, twentieth),

@@ -459,9 +459,11 @@ async fn decisions_are_listed_in_the_order_asked(store: Arc<dyn Store>) -> Outco
         let filter = DecisionFilter { direction, ..DecisionFilter::default() };
         let page = |asked| store.decisions(org.id, "SDLC-4", &filter, asked);
         paged(&format!("{direction:?}"), &expected.map(id), page, |one| one.id).await?;
-        for decision in page(PageRequest::ALL).await?.items {
-            let whole = store.attestation(org.id, decision.id).await?;
-            same("the decision", Some(decision), whole.as_ref().map(DecisionRow::from))?;
+        for asked in [PageRequest::ALL, request(1, 1), request(2, 5)] {
+            for decision in page(asked).await?.items {
+                let whole = store.attestation(org.id, decision.id).await?;
+                same("the decision", Some(decision), whole.as_ref().map(DecisionRow::from))?;
+            }
         }
     }
     Ok(())

@@ -227,7 +227,7 @@ async fn what_a_start_replaced(store: Arc<dyn Store>) -> Outcome {
         start(110, "api", 5, "ee"),
         // Not itself.
         start(110, "api", 4, "dd"),
-        // Nothing before, another name, another flow.
+        // No event before it, then another name and another flow.
         start(110, "api", 1, "ee"),
         start(110, "db", 9, "ee"),
         start(112, "api", 9, "ee"),

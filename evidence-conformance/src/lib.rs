@@ -87,13 +87,13 @@ pub type Outcome = Result<(), Failure>;
 /// A check in progress.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// One promise, and how it is put to the test: that of every [`Store`], or of one that can be more.
+/// A check of one promise: of every [`Store`], or of a store that also implements another trait.
 pub struct Check<S: ?Sized = dyn Store> {
     /// The path of the check.
     pub name: &'static str,
     /// The promise of a store.
     pub promise: &'static str,
-    /// Puts an empty store to the test.
+    /// Runs the check on an empty store.
     pub run: fn(Arc<S>) -> Running,
 }
 
@@ -114,7 +114,7 @@ impl<S: ?Sized> fmt::Debug for Check<S> {
     }
 }
 
-/// How a store broke a promise.
+/// The reason why a check failed: the broken promise and the difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(String);
 

@@ -175,6 +175,7 @@ async fn changes_of_roles_come_in_pages(store: Arc<dyn Store>) -> Outcome {
     let entry = |index: u64| all.iter().find(|entry| entry.index == index).cloned();
     for (direction, indexes) in [(SortDirection::Asc, [1, 3, 5, 6]), (SortDirection::Desc, [6, 5, 3, 1])] {
         let entries: Vec<_> = indexes.into_iter().filter_map(entry).collect();
+        same("the number of entries", entries.len(), indexes.len())?;
         let page = |asked| store.membership_page(org.id, direction, asked);
         paged(&format!("{direction:?}"), &entries, page, |entry| entry).await?;
     }

@@ -42,7 +42,7 @@ pub(super) fn attested(n: u64, content: &[u8]) -> Fact {
         size: content.len() as u64,
         sha256: digest(content),
     };
-    // Those of another organization are numbered from 2000 on. No two organizations share a flow.
+    // The numbers of the other organization begin at 2000. No two organizations share a flow.
     let flow = if n < 2000 { 100 } else { 200 };
     let record = attestation(n, flow, flow + 1, "a");
     Fact::AttestationAdded {

@@ -29,7 +29,7 @@ promises! {
     readers_see_whole_writes: "A query sees all of a write or nothing of it.",
 }
 
-/// How often racers start again: a race that is lost one time in ten shows.
+/// The number of rounds of a race. A defect that shows in one of ten rounds is likely to be found.
 const ROUNDS: u64 = 16;
 
 /// Runs each of these on a task of its own.

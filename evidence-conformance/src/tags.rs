@@ -93,7 +93,7 @@ async fn tags_are_told_once(store: Arc<dyn Store>) -> Outcome {
 async fn long_tags_are_told_once(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let common = "\u{1F600}".repeat(1_000);
-    // Those with 1,000 characters in common, and shorter ones before, between and after them.
+    // Values with 1,000 characters in common, and shorter ones before, between and after them.
     let mut values: Vec<String> =
         ["a", "\\", "\\x00", "\u{1F5FF}", "\u{1F600}", "\u{1F601}"].map(str::to_owned).into();
     values.push(common.clone());

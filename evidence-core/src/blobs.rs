@@ -1,5 +1,5 @@
-//! Attachments, kept by content beside the records: written in chunks, durable before the record that names them,
-//! read back chunk by chunk so that nothing is ever held whole.
+//! Attachments, stored by content beside the records. They are durable before a record names them. They are written and
+//! read in chunks, so that no attachment is in memory as a whole.
 
 use std::ops::Deref;
 
@@ -19,19 +19,19 @@ pub const CHUNK: usize = 256 << 10;
 /// messages name it.
 pub const MARKER: &str = "evidence-marker";
 
-/// Bytes that arrive in pieces, from memory, a temporary file or a store.
+/// Bytes that arrive in chunks, from memory, a temporary file or a store.
 #[async_trait]
 pub trait Chunks: Send {
-    /// The next piece, of any size above zero; `None` at the end.
+    /// Returns the next chunk, of any size above zero; `None` at the end.
     async fn next(&mut self) -> std::io::Result<Option<Bytes>>;
 }
 
-/// Bytes at hand, as one piece.
+/// Bytes in memory, as one chunk.
 #[derive(Debug)]
 pub struct Whole(Option<Bytes>);
 
 impl Whole {
-    /// These bytes.
+    /// Wraps these bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         Self(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
     }
@@ -44,11 +44,11 @@ impl Chunks for Whole {
     }
 }
 
-/// Content cut anew, into parts of one size: for stores that write it so.
+/// Content split into parts of one size, for stores that write such parts.
 pub struct Parts<'a> {
     content: &'a mut dyn Chunks,
     size: usize,
-    /// What the last piece held beyond the last part.
+    /// The rest of the last chunk, which belongs to the next part.
     rest: Bytes,
 }
 
@@ -59,15 +59,15 @@ impl std::fmt::Debug for Parts<'_> {
 }
 
 impl<'a> Parts<'a> {
-    /// Parts of `size` bytes, which is at least one.
+    /// Splits `content` into parts of `size` bytes, at least one.
     pub fn new(content: &'a mut dyn Chunks, size: usize) -> Self {
         Self { content, size: size.max(1), rest: Bytes::new() }
     }
 
-    /// The next part: of exactly the size, or what is left; `None` at the end.
+    /// Returns the next part; `None` at the end. Only the last part may be shorter than the size.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when what was received cannot be read back.
+    /// [`StoreError::Failed`] if the received content cannot be read back.
     pub async fn next(&mut self) -> StoreResult<Option<Vec<u8>>> {
         let mut part = Vec::new();
         while part.len() < self.size {
@@ -79,7 +79,7 @@ impl<'a> Parts<'a> {
             let missing = self.size - part.len();
             let piece = self.rest.split_to(missing.min(self.rest.len()));
             if !part.is_empty() && part.capacity() - part.len() < piece.len() {
-                // Room for all of a chunk at once: what grows bit by bit is copied each time.
+                // Reserves a whole chunk at once, because each growth of the buffer copies it.
                 part.reserve_exact(missing.min(part.len().max(CHUNK)));
             }
             part.extend_from_slice(&piece);
@@ -88,9 +88,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A file of a form, already received, hashed and held in memory or in a temporary file.
+/// A file of a form, which was received and hashed. It is in memory or in a temporary file.
 pub struct Upload {
-    /// The last segment of the name it was sent under.
+    /// The last segment of the file name in the request.
     pub file_name: String,
     /// Its media type as sent, else `application/octet-stream`.
     pub media_type: String,
@@ -98,7 +98,7 @@ pub struct Upload {
     pub size: u64,
     /// The SHA-256 of its content.
     pub sha256: Fingerprint,
-    /// The content, to be read once.
+    /// The content, which can be read once.
     pub content: Box<dyn Chunks>,
 }
 
@@ -114,10 +114,10 @@ impl std::fmt::Debug for Upload {
 }
 
 impl Upload {
-    /// The whole content in memory: for templates and other documents, never for attachments.
+    /// Reads the whole content into memory, for templates and other documents. Do not use it for attachments.
     ///
     /// # Errors
-    /// [`Error::Internal`] when what was received cannot be read back.
+    /// [`Error::Internal`] if the received content cannot be read back.
     pub async fn read(mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(usize::try_from(self.size).unwrap_or_default());
         while let Some(piece) = self.content.next().await.map_err(unreadable)? {
@@ -127,28 +127,28 @@ impl Upload {
     }
 }
 
-/// A received file that is gone from memory or disk.
+/// Returns the error for a received file that can no longer be read from memory or disk.
 pub(crate) fn unreadable(source: std::io::Error) -> Error {
     Error::Internal { what: "a received file could not be read back", source: source.into() }
 }
 
-/// Where attachments are kept: by organization and content.
+/// Stores attachments by organization and content.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Keeps `content` under its digest; once this answers, it is durable. Keeping the same content again is no change, but
-    /// that it puts right what was lost or altered meanwhile ([`is_whole`]).
+    /// Stores `content` under its digest. It is durable once this returns. Storing the same content again changes nothing,
+    /// except that it repairs content that was lost or damaged meanwhile ([`is_whole`]).
     async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()>;
 
-    /// Chunk `number` (from 0, [`CHUNK`] bytes each but the last) of a blob; `None` past its end or when there is no
-    /// such blob.
+    /// Returns chunk `number` of a blob, from 0. All but the last have [`CHUNK`] bytes. Returns `None` past the end, and if
+    /// there is no such blob.
     async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
 }
 
 /// A place for attachments outside of the store: a directory, a bucket.
 #[async_trait]
 pub trait OutsideBlobs: Blobs {
-    /// Removes a blob, if it is there. [`StoreError::Unavailable`] says that it was not removed and will not be by this; after
-    /// any other error it may be removed at any time.
+    /// Removes a blob, if there is one. After [`StoreError::Unavailable`], this call did not remove it and will not. After any
+    /// other error it may be removed at any time.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
 
     /// Returns the id in this place's marker, the object [`MARKER`] beside the blobs; `None` without a marker. The service
@@ -162,11 +162,11 @@ pub trait OutsideBlobs: Blobs {
     async fn ready(&self) -> StoreResult<()>;
 }
 
-/// Whether a blob can be read to its end and is what its digest says. This reads all of it, which costs about what
-/// receiving it once more has cost.
+/// Returns whether a blob can be read to its end and has the content of its digest. This reads all of it, which costs about
+/// as much as receiving it again.
 ///
 /// # Errors
-/// Whatever keeps it from being read.
+/// The error that prevents reading it, except damage.
 pub async fn is_whole(blobs: &dyn Blobs, org: Id, sha256: &Fingerprint) -> StoreResult<bool> {
     let read = async {
         let mut kept = BlobReader::open(blobs, org, sha256.clone(), None).await?;
@@ -180,19 +180,19 @@ pub async fn is_whole(blobs: &dyn Blobs, org: Id, sha256: &Fingerprint) -> Store
     }
 }
 
-/// A blob read chunk by chunk. One that is not what its digest says is an error before the last chunk is given out: an end
-/// would tell the reader that this was all.
+/// Reads a blob chunk by chunk. If the content does not have the digest, returns an error instead of the last chunk, so that
+/// the reader does not take damaged content for a whole blob.
 pub(crate) struct BlobReader<B> {
     blobs: B,
     org: Id,
     sha256: Fingerprint,
     /// The number of the chunk to read next.
     next: u64,
-    /// How many bytes are still to be read, where that is known.
+    /// The number of bytes that are still to be read, if it is known.
     rest: Option<u64>,
     digest: Digest,
     is_read: bool,
-    /// Read, and not given out yet.
+    /// A chunk that was read and not returned yet.
     ahead: Option<Bytes>,
 }
 
@@ -205,7 +205,7 @@ impl<B: Deref<Target: Blobs> + Send + Sync> BlobReader<B> {
         Ok(kept)
     }
 
-    /// The next chunk; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
         let chunk = self.ahead.take();
         if chunk.is_some() && !self.is_read {

@@ -13,7 +13,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How long a look-up waits for another caller that computes the value.
+/// The time that a look-up waits for another caller that computes the value.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The typical size of a value in bytes. It only sets how many evicted keys the cache remembers.
@@ -27,7 +27,7 @@ pub(crate) trait Weigh {
     /// Returns the approximate memory in bytes that it holds besides its own fields.
     fn bytes(&self) -> usize;
 
-    /// Returns whether it may be cached.
+    /// Returns whether [`Cache::insert`] and the methods that load values may cache it. A [`Slot`] caches any value.
     fn is_cacheable(&self) -> bool {
         true
     }
@@ -35,7 +35,7 @@ pub(crate) trait Weigh {
 
 /// A cache of values by key. When its budget is full, it evicts values that were not used recently.
 ///
-/// Nothing invalidates a value. Either the key has everything that the value depends on, or the caller checks
+/// Values are not invalidated. Either the key has everything that the value depends on, or the caller checks
 /// whether a cached value is still valid.
 pub(crate) struct Cache<K, V>(sync::Cache<K, Entry<V>, Bytes>);
 
@@ -61,7 +61,7 @@ impl<K, V> Weighter<K, Entry<V>> for Bytes {
     }
 }
 
-type Precondition<'c, K, V> =
+type Placeholder<'c, K, V> =
     PlaceholderGuard<'c, K, Entry<V>, Bytes, DefaultHashBuilder, DefaultLifecycle<K, Entry<V>>>;
 
 /// The result of [`Cache::look_up`].
@@ -76,7 +76,7 @@ pub(crate) struct Slot<'c, K, V> {
     cache: &'c Cache<K, V>,
     key: K,
     /// `None` if another caller has computed the value for longer than [`MAX_WAIT`]. Other callers do not wait for this one.
-    guard: Option<Precondition<'c, K, V>>,
+    placeholder: Option<Placeholder<'c, K, V>>,
 }
 
 impl<K: Clone + Eq + Hash, V: Weigh> Slot<'_, K, V> {
@@ -87,9 +87,9 @@ impl<K: Clone + Eq + Hash, V: Weigh> Slot<'_, K, V> {
     /// Caches the value and passes it to the callers that wait for it.
     pub(crate) fn fill(self, value: V) {
         let entry = Cache::<K, V>::entry(Arc::new(value));
-        match self.guard {
+        match self.placeholder {
             // It fails if another caller filled the slot meanwhile.
-            Some(guard) => drop(guard.insert(entry)),
+            Some(placeholder) => drop(placeholder.insert(entry)),
             None => self.cache.0.insert(self.key, entry),
         }
     }
@@ -187,7 +187,7 @@ impl<K: Clone + Eq + Hash, V: Weigh> Cache<K, V> {
             true => EntryAction::Retain(Arc::clone(&entry.value)),
             false => EntryAction::ReplaceWithGuard,
         };
-        let guard = {
+        let placeholder = {
             let mut entry = pin!(self.0.entry_async(&key, check));
             let entry = match entry.as_mut().now_or_never() {
                 Some(entry) => Some(entry),
@@ -197,11 +197,11 @@ impl<K: Clone + Eq + Hash, V: Weigh> Cache<K, V> {
             };
             match entry {
                 Some(EntryResult::Retained(value)) => return Lookup::Hit(value),
-                Some(EntryResult::Vacant(guard) | EntryResult::Replaced(guard, _)) => Some(guard),
+                Some(EntryResult::Vacant(free) | EntryResult::Replaced(free, _)) => Some(free),
                 Some(EntryResult::Removed(..) | EntryResult::Timeout) | None => None,
             }
         };
-        Lookup::Miss(Slot { cache: self, key, guard })
+        Lookup::Miss(Slot { cache: self, key, placeholder })
     }
 
     /// Returns the bytes of all cached values.

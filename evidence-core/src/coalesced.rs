@@ -1,4 +1,4 @@
-//! Request coalescing: those who ask the same at the same time share one query.
+//! Request coalescing: concurrent callers with equal keys share one query.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -17,26 +17,26 @@ use tracing::Instrument;
 use crate::limiter::{FairSemaphore, UNLIMITED};
 use crate::lock::locked;
 
-/// How long a query has its turn: after that the next begins beside it, so that one that hangs holds up the others once, for no
-/// longer.
+/// The time after which the next query of a key may run beside a slow one. A query that hangs therefore delays the others
+/// once, by this time.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Queries by what they ask. One of each is on its way at a time, and one waits for its turn, which all share that ask
-/// meanwhile: nobody is answered by a query that began before they asked.
+/// Coalesces queries by key. One query of a key runs at a time, and one waits for its turn. All calls that arrive meanwhile
+/// share the waiting one, so no call gets the result of a query that began before the call.
 ///
-/// A query is a task of its own, so that no asker has to be there for the others. It is one of the asker's runtime, which has
-/// to go on where those ask from several.
+/// Each query is a task of its own, so it continues when its first caller is dropped. The task belongs to the runtime of
+/// that caller. If callers are on several runtimes, that runtime has to keep running.
 pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
 
 struct Queries<K: Ord, V> {
     turns: FairSemaphore<K>,
-    /// Where the answers of those come that did not begin yet.
+    /// The receivers of the queries that have not begun yet.
     next: Mutex<BTreeMap<K, Answer<V>>>,
-    /// Whether the last query was answered without waiting: nobody on its thread could ask meanwhile.
+    /// Whether the last query returned without waiting, so that no other task on its thread could join it.
     immediate: AtomicBool,
 }
 
-/// Nothing until it is there.
+/// The result of a query; `None` until it has one.
 type Answer<V> = watch::Receiver<Option<V>>;
 
 impl<K: Ord + Clone, V> Default for Coalescer<K, V> {
@@ -54,9 +54,10 @@ where
     K: Ord + Clone + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// The answer of `query`, or of another's that has an equal key and did not begin yet. A query begins when it is polled
-    /// first, and does nothing before. The caller's own is taken outside of a Tokio runtime, and where the shared one came to
-    /// nothing, as after a panic.
+    /// Returns the result of `query`, or of another caller's query that has an equal key and has not begun yet. A query
+    /// begins when it is first polled, and must do nothing before.
+    ///
+    /// Outside of a Tokio runtime, and if the shared query ends without a result, as after a panic, runs `query` itself.
     pub(crate) async fn ask<Q>(&self, key: K, query: impl Fn() -> Q) -> V
     where
         Q: Future<Output = V> + Send + 'static,
@@ -95,7 +96,7 @@ async fn ask_in_turn<K: Ord + Clone, V>(
     to: watch::Sender<Option<V>>,
 ) {
     let queries = Arc::clone(&waiting.queries);
-    // Whoever has it gives it up before, where its runtime goes on.
+    // The previous query releases its turn after `MAX_WAIT`. The longer deadline applies if its runtime has stopped.
     let turn = queries.turns.acquire(waiting.key.clone(), UNLIMITED, Instant::now() + 2 * MAX_WAIT).await;
     if queries.immediate.load(Ordering::Relaxed) {
         // Requests that are ready to run join this one.
@@ -107,7 +108,7 @@ async fn ask_in_turn<K: Ord + Clone, V>(
         polls = polls.saturating_add(1);
         query.as_mut().poll(context)
     });
-    // What is answered at once needs no timer.
+    // A query that returns at once needs no timer.
     let answer = match (&mut counted).now_or_never() {
         Some(answer) => Ok(answer),
         None => timeout(MAX_WAIT, &mut counted).await,
@@ -119,7 +120,7 @@ async fn ask_in_turn<K: Ord + Clone, V>(
         counted.await
     };
     queries.immediate.store(polls == 1, Ordering::Relaxed);
-    // Where nobody waits any more, nobody has to know.
+    // It fails if no caller waits any more.
     to.send(Some(answer)).ok();
 }
 
@@ -129,7 +130,7 @@ impl<K: Ord, V> Queries<K, V> {
     }
 }
 
-/// A query that did not begin yet. Nobody joins it once this is dropped.
+/// A query that has not begun yet. Once this is dropped, no call joins the query.
 struct Waiting<K: Ord, V> {
     queries: Arc<Queries<K, V>>,
     key: K,

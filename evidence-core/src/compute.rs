@@ -222,7 +222,7 @@ impl Compute {
     /// Runs `work` that may take seconds in the pool. Such jobs use at most half of the threads, and one if there is only one.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// The errors of [`Self::run`].
     pub async fn run_long<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         self.run_as(true, work).await
     }
@@ -261,7 +261,7 @@ impl Compute {
     /// Runs `work` in the pool if it is `heavy`, otherwise at once on this thread.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// The errors of [`Self::run`].
     pub async fn run_if<T: Send + 'static>(
         &self,
         heavy: bool,
@@ -274,7 +274,7 @@ impl Compute {
     /// jobs of [`EVALUATIONS_PER_JOB`], so that jobs of other tenants run in between.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// The errors of [`Self::run`].
     pub(crate) async fn evaluate_each<I: Send + 'static, T: Send + 'static>(
         &self,
         items: Vec<I>,

@@ -71,7 +71,7 @@ pub enum Error {
     /// A defect of the service or its environment, such as a report that cannot be rendered.
     #[error("{what}")]
     Internal {
-        /// What failed, as a sentence.
+        /// A sentence that describes the failure.
         what: &'static str,
         /// The cause.
         #[source]

@@ -1,14 +1,15 @@
-//! What background work keeps in a store: leases, so that of several servers one at a time does a job, and cursors, so
-//! that whoever does it next knows how far an organization's ledger was consumed.
+//! Leases and cursors of background work. With a lease, one of several servers at a time does a job. A cursor stores how
+//! much of an organization's ledger a job has consumed.
 //!
-//! A *lease* is named after its job and held by one holder until it expires; whoever else wants it waits for that. A
-//! *cursor* belongs to a consumer, whose lease has the same name, and to an organization: the position in the ledger of
-//! the first entry that was not consumed yet. It moves by compare-and-swap and forward alone, and only for whoever holds
-//! the lease, so that a server which was cut off for longer than its lease changes nothing when it comes back. Delivery
-//! is at least once: what was done between two moves of a cursor is done again after a crash.
+//! A *lease* is named after its job and has one holder until it expires. Another server can acquire it only then.
 //!
-//! Neither is evidence. Both lie beside the ledgers and are neither rebuilt from them nor checked. A copy of the store takes
-//! along the cursor of notifications alone.
+//! A *cursor* belongs to an organization and to a consumer, whose lease has the same name. It is the position in the ledger
+//! of the first entry that was not consumed yet. Only the holder of the lease moves it, forward, by compare-and-swap. A
+//! server that was disconnected for longer than its lease therefore changes nothing when it returns. Delivery is at least
+//! once: a crash repeats the work since the last move of the cursor.
+//!
+//! Leases and cursors are no evidence. They lie beside the ledgers, and are neither rebuilt from them nor checked. A copy of
+//! the store includes the cursor of notifications only.
 
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ use crate::id::Id;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// The longest lease. One that would last longer, by the clock of whoever wants it, was taken by a clock that was far
-/// ahead: it is nobody's, for otherwise a job could rest for as long as that clock was wrong.
+/// Maximum duration of a lease. A lease that would last longer was acquired with a clock that was far ahead. It counts as
+/// expired, because otherwise the job could stop for as long as that clock was wrong.
 pub const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
-/// The latest end that a lease may have at `now`.
+/// Returns the latest end that a lease may have at `now`.
 pub fn latest_lease_end(now: Timestamp) -> Timestamp {
     let longest = i64::try_from(MAX_LEASE.as_micros()).unwrap_or(i64::MAX);
     Timestamp::from_micros(now.as_micros().saturating_add(longest))
@@ -31,21 +32,21 @@ pub fn latest_lease_end(now: Timestamp) -> Timestamp {
 /// The right to do a job, until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The job's name, in the whole store.
+    /// The name of the job, unique in the store.
     pub name: String,
-    /// Who holds it: an id that no other process has, nor the same one at another time.
+    /// The id of the holder. No other process has it, and a process never uses one twice.
     pub holder: Id,
-    /// From when on somebody else may take it.
+    /// The time from which another holder may acquire it.
     pub expires_at: Timestamp,
 }
 
-/// Who has to hold a lease for something to be written. Whether it has expired does not matter, as long as nobody else took
-/// it: what is written then comes before whatever the next holder reads.
+/// The precondition of a write that a holder still has a lease. An expired lease is enough while no other holder has acquired
+/// it, because the write then happens before the next holder reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The name of the lease.
     pub lease: String,
-    /// Who holds it.
+    /// The id of the holder.
     pub holder: Id,
 }
 
@@ -56,30 +57,32 @@ pub struct Advance {
     pub consumer: String,
     /// The organization.
     pub org: Id,
-    /// Who says so.
+    /// The id of the holder of the lease.
     pub holder: Id,
-    /// Where the cursor has to be.
+    /// The current position, which the store compares.
     pub from: u64,
-    /// Where it is to be: further on.
+    /// The new position, which must be greater than `from`.
     pub to: u64,
 }
 
-/// Leases and cursors. Time comes from the caller, as everywhere: servers whose clocks differ by more than a lease lasts
-/// take it from each other, and the compare-and-swap of the cursors keeps them from harm.
+/// Stores leases and cursors. Time comes from the caller. Servers whose clocks differ by more than the duration of a lease
+/// acquire it from each other, which is harmless because cursors move by compare-and-swap.
 #[async_trait]
 pub trait FeedStore: Send + Sync {
-    /// Takes a lease that nobody else holds at `now`, or renews one that the holder has; answers whether it is held. A
-    /// renewal that arrives late, after a later one, shortens nothing. A lease that ends after [`latest_lease_end`] is nobody's.
+    /// Acquires a lease that no other holder has at `now`, or renews the holder's own. Returns whether the holder has it. A
+    /// delayed renewal that arrives after a later one does not shorten the lease. A stored lease that ends after
+    /// [`latest_lease_end`] counts as expired.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
-    /// Renews a lease as [`acquire_lease`](Self::acquire_lease) does, where its holder has it still, expired or not; answers
-    /// whether it does. One that was given back or taken by another is not taken again, so that who was away learns that others
-    /// may have held it meanwhile.
+    /// Renews a lease as [`acquire_lease`](Self::acquire_lease) does, if the holder still has it, expired or not. Returns
+    /// whether it does. A lease that was released or that another holder acquired is not acquired again, so that the caller
+    /// learns that others may have held it meanwhile.
     async fn renew_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
-    /// Gives a lease back before it expires; one of another holder stays.
+    /// Releases a lease before it expires. Does nothing to a lease of another holder.
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()>;
-    /// The position of a consumer in an organization's ledger: 0 before it has consumed anything.
+    /// Returns the position of a consumer in an organization's ledger; 0 before it has consumed anything.
     async fn cursor(&self, consumer: &str, org: Id) -> StoreResult<u64>;
-    /// Moves a cursor on where it is at `from`, `to` lies further on and the holder has the consumer's lease at `now`;
-    /// answers whether it moved. Where the answer is lost and the call repeated, it may have moved already.
+    /// Moves a cursor from `from` to `to`, and returns whether it moved. It moves only if it is at `from`, `to` is greater,
+    /// and the holder has the consumer's lease at `now`. If the response is lost and the call repeated, the cursor may have
+    /// moved already.
     async fn advance_cursor(&self, advance: &Advance, now: Timestamp) -> StoreResult<bool>;
 }

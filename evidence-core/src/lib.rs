@@ -4,8 +4,8 @@
 //! This crate is the whole service but for transport and storage. Start at [`Evidence`] (the service over a
 //! [`Store`]), [`api::operations`] (the API as a list of types) and [`fact::Fact`] (everything that can happen).
 //!
-//! Where comments cite "the specification", they mean the behaviour that the tests in
-//! `evidence-tower/tests/api/specification/` pin down.
+//! "The specification" in comments is the behaviour that the tests in `evidence-tower/tests/api/specification/` pin
+//! down.
 //!
 //! Values, the ledger and the validation rules have crates of their own, which this one re-exports: [`evidence_values`]
 //! (as [`name`], [`time`] and others), [`evidence_ledger`] (as [`ledger`]) and [`evidence_rules`] (as [`rules`]).
@@ -42,6 +42,7 @@
 //! | --- | --- | --- |
 //! | `pdf` | yes | the trail report as PDF; without it the operation is not served |
 //! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
+//! | `fixtures` | no | example records for the tests of this crate and of stores; not part of the stable interface |
 
 #![cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "some of what is read is for the PDF alone"))]
 

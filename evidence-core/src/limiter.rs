@@ -2,11 +2,11 @@
 //!
 //! | what is limited | key | total | per key | waiting per key |
 //! |---|---|---|---|---|
-//! | jobs of the [compute pool](crate::compute) | tenant | the pool's parallelism | none | 64 |
-//! | long jobs of that pool | tenant | half of it | none | 64 |
-//! | long queries of a store | tenant | three quarters of the connections | half of the connections | none |
-//! | changes of one record | record | none | 1 | 127 |
-//! | requests that wait for bytes of a [budget](crate::budget) | tenant | none | 1 | 63 |
+//! | jobs of the [compute pool](crate::compute) | tenant | the pool's parallelism | unlimited | 64 |
+//! | long jobs of that pool | tenant | half of it | unlimited | 64 |
+//! | long queries of a store | tenant | three quarters of the connections | half of the connections | unlimited |
+//! | changes of one record | record | unlimited | 1 | 127 |
+//! | requests that wait for bytes of a [budget](crate::budget) | tenant | unlimited | 1 | 63 |
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
 use crate::id::Id;
@@ -94,7 +95,8 @@ impl<K: Ord + Clone> FairSemaphore<K> {
             let own = permits.acquire_owned().await?;
             Ok::<_, tokio::sync::AcquireError>((own, Arc::clone(&self.total).acquire_owned().await?))
         });
-        let acquired = match permits.as_mut().now_or_never() {
+        // Unconstrained: a task whose budget of polls is used up would otherwise wait for a permit that is free.
+        let acquired = match unconstrained(permits.as_mut()).now_or_never() {
             Some(acquired) => acquired,
             None => {
                 caller.begin_waiting(max_waiting)?;
@@ -176,7 +178,7 @@ impl<K: Ord> Drop for Caller<K> {
 
 #[cfg(test)]
 impl<K: Ord> FairSemaphore<K> {
-    /// Whether no permit is held or awaited.
+    /// Returns whether no permit is held or awaited.
     pub(crate) fn is_unused(&self) -> bool {
         locked(&self.queues).is_empty()
     }
@@ -256,6 +258,17 @@ mod tests {
             // Renews the budget of polls that the runtime grants a task.
             yield_now().await;
         }
+    }
+
+    #[test]
+    fn free_permits_need_no_timer_however_many_a_task_acquires() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let semaphore = FairSemaphore::new(1, 1);
+        runtime.block_on(async {
+            for _ in 0..200 {
+                drop(semaphore.acquire('a', 0, Instant::now()).await.unwrap());
+            }
+        });
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,16 +42,31 @@ use context::AnswerMemory;
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict};
 
-/// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
+/// The API without a transport. [`Evidence`] implements it over a store.
+///
+/// A decorator, such as metrics, a rate limit or a read-only mode, is an implementation around another one. A decorator that
+/// restricts must implement [`run`](Self::run) and [`answer`](Self::answer): transports call `answer`, and the host's own
+/// code calls `run`. An implementation without an [`Evidence`] inside can answer no requests, because only [`Evidence`] can
+/// run a [`Call`].
 pub trait EvidenceService: Clone + Send + Sync + 'static {
-    /// Who presents this credential. Unknown, malformed, expired and revoked ones are all [`Error::Unauthenticated`].
+    /// Returns the caller that presents this credential.
+    ///
+    /// # Errors
+    /// [`Error::Unauthenticated`] if the credential is unknown, malformed, expired or revoked.
     fn authenticate(&self, credential: Credential<'_>) -> impl Future<Output = Result<Principal>> + Send;
 
-    /// Whether the caller may do this. A transport asks before it reads a byte of the body.
+    /// Returns the caller's access to the target. A transport calls this before it reads any byte of the body.
+    ///
+    /// # Errors
+    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] if the caller has no right to it; [`Error::NotFound`] if there is
+    /// no such organization.
     fn authorize(&self, caller: &Principal, target: &Target) -> impl Future<Output = Result<Access>> + Send;
 
-    /// Runs an operation with an access that [`Self::authorize`] gave for it; with one that was given for something else,
-    /// or that does not hold any more, it is [`Error::Forbidden`] or [`Error::Unauthenticated`].
+    /// Runs an operation with the access that [`Self::authorize`] returned for its target.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] or [`Error::Unauthenticated`] if the access is for another target or is no longer valid;
+    /// otherwise the errors of the operation.
     fn run<O: Operation>(
         &self,
         access: &Access,
@@ -61,8 +76,11 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
 
     /// Runs the operation of a call, and builds its response in `compute`. `request` is the path and query of the
     /// request. Calls with equal requests must ask the operation for the same, because [`Evidence`] caches responses
-    /// that depend on the ledger alone ([`Operation::CACHED`]). Transports call this method only, so a decorator of
-    /// requests implements it; [`Self::run`] serves the host's own code.
+    /// that depend on the ledger alone ([`Operation::CACHED`]). Transports call this method, and the host's own code calls
+    /// [`Self::run`].
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`].
     fn answer(
         &self,
         access: &Access,
@@ -71,32 +89,33 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
         compute: &Compute,
     ) -> impl Future<Output = Result<Answer>> + Send;
 
-    /// Which sentences tell of what is missing.
+    /// Returns the sentences that report missing records.
     fn wording(&self) -> Wording;
 
-    /// How much is taken in.
+    /// Returns the limits of requests.
     fn limits(&self) -> Limits;
 
-    /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
+    /// Returns the pool for CPU-bound work. The transport sets the tenant ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
-    /// How much requests may hold; a transport asks on behalf of whom it reads a body ([`Access::on_behalf_of`]).
+    /// Returns the budgets of memory and temporary files. A transport reserves them for the tenant whose body it reads
+    /// ([`Access::on_behalf_of`]).
     fn admission(&self) -> Admission;
 
-    /// Whether writes can succeed: checked against the store and the place of the attachments, by a write that changes
+    /// Checks whether writes can succeed, with a write to the store and to the place of the attachments that changes
     /// nothing.
     ///
     /// # Errors
     /// [`Error::Store`] with the reason. Transports show it to callers.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// What an operator should look at although requests can be answered, a sentence each, as of the last check of
-    /// [`Self::ready`]. None of them names an organization.
+    /// Returns the problems that an operator should look at although the service can answer requests: one sentence for each,
+    /// from the last check of [`Self::ready`]. None names an organization.
     fn warnings(&self) -> impl Future<Output = Vec<String>> + Send {
         std::future::ready(Vec::new())
     }
 
-    /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
+    /// Authorizes the caller and runs an operation. It is the entry point for a host's own code.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -149,7 +168,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     }
 }
 
-/// Makes the answer of what an operation came to.
+/// Builds the response from the output of an operation.
 async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result<Answer> {
     if O::METHOD != Method::Get {
         compute.note(Progress::Recorded);
@@ -158,30 +177,31 @@ async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result
     if O::METHOD == Method::Get { answer } else { answer.map_err(Error::after_recording) }
 }
 
-/// How a service behaves. Made with `..Settings::default()`: a new field is no breaking change.
+/// The settings of a service. Build it with `..Settings::default()`, because a new field is not a breaking change.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The address that people reach it by, without a trailing slash: links in answers begin with it.
+    /// The public address of the service, without a trailing slash. Links in responses begin with it.
     pub public_url: String,
-    /// Which sentences tell of what is missing.
+    /// The sentences that report missing records.
     pub wording: Wording,
-    /// Whether a report that names an unknown flow creates it.
+    /// Whether a report to an unknown flow creates the flow.
     pub implicit_flows: bool,
-    /// How much is taken in.
+    /// The limits of requests.
     pub limits: Limits,
-    /// How often a report that tells nothing new is noted in the ledger, at most, for each environment: what runs is
-    /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
-    /// may be so much behind.
+    /// The shortest interval between two ledger entries for unchanged reports of an environment. Environments report the
+    /// same state again and again for years.
+    /// [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus) may be late by this interval.
     pub heartbeat_interval: Duration,
-    /// The most bytes of answers that are cached in memory ([`Operation::CACHED`]). With 0, none are cached, and concurrent
-    /// equal requests share none.
+    /// The size of the response cache in bytes ([`Operation::CACHED`]). With 0, no response is cached, and concurrent equal
+    /// requests do not share one.
     pub answer_cache_bytes: usize,
-    /// How long answers are cached at most, and what is shown of trails, where no record tells that they changed: a rebuild
-    /// of the store mends what nobody recorded. An answer may be made of what is cached of a trail, so that it takes twice as
-    /// long until such a change shows. Zero caches no answer and shares none among equal requests, and trails are cached for the one
-    /// answer that they were read for.
+    /// The longest time that responses and trails are cached. It limits the age of a response after a change without a
+    /// ledger entry, such as the repair of a damaged table.
+    ///
+    /// A response may be built from a cached trail, so such a change may show after twice this time. With zero, no response
+    /// is cached or shared, and a trail is cached only for the response that needed it.
     pub cache_ttl: Duration,
-    /// Where notifications may be sent besides the internet: nowhere.
+    /// The permitted targets of notifications in addition to the internet; none by default.
     pub egress: Egress,
 }
 
@@ -220,10 +240,11 @@ struct Parts {
     readiness: Readiness,
 }
 
-/// A request is authorized again whose answer is begun later than that: rights may have been taken away meanwhile.
+/// The age of an authorization after which a request is authorized again before its response is built. The caller's rights
+/// may have been revoked meanwhile.
 const AUTHORIZED_FOR: Duration = Duration::from_millis(10);
 
-/// Has one permit per record, for the request that changes it.
+/// One permit per record, for the request that changes it.
 type RecordLocks = FairSemaphore<(Id, Key)>;
 
 /// The number of requests that may wait to change one record.
@@ -234,7 +255,7 @@ fn record_locks() -> RecordLocks {
 }
 
 impl Parts {
-    /// Returns the caller's present right to the target. It is at most half a second old ([`callers`]).
+    /// Returns the caller's current access to the target, at most half a second old ([`callers`]).
     async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
         let Self { store, clock, caches: Caches { callers, .. }, .. } = self;
         let (caller, target, now) = (caller.clone(), target.clone(), clock.now());
@@ -281,12 +302,12 @@ impl std::fmt::Debug for Evidence {
 }
 
 impl Evidence {
-    /// A service over `store` with the machine's clock and randomness.
+    /// Creates a service over a store, with the system's clock and random source.
     pub fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
         Self::with_sources(store, settings, Arc::new(SystemClock), Arc::new(SystemRandom))
     }
 
-    /// A service with a clock and a source of randomness of the host's: nothing else tells what time it is or makes ids.
+    /// Creates a service with a clock and a random source of the host. All times and ids come from them.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -303,7 +324,7 @@ impl Evidence {
     ///     }
     /// }
     ///
-    /// /// For tests alone: keys come from here too.
+    /// /// For tests only, because keys come from here, too.
     /// struct Sevens;
     ///
     /// impl Random for Sevens {
@@ -340,10 +361,11 @@ impl Evidence {
         }
     }
 
-    /// The same service with the content of attachments in another place than its store: a directory, a bucket.
-    /// Attachments that the store holds already are not found any more: move them first with
-    /// [`transfer::copy`](crate::transfer::copy). A place without a marker is refused if it has none of the attachments that the
-    /// store names.
+    /// Stores the content of attachments outside the store, such as in a directory or a bucket.
+    ///
+    /// The service then no longer finds attachments that are in the store. Move them first with
+    /// [`transfer::copy`](crate::transfer::copy). A place without a marker is rejected if it has none of the attachments
+    /// that the store names.
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {
@@ -355,7 +377,7 @@ impl Evidence {
         })
     }
 
-    /// The same service with its CPU-bound work done in this pool, in place of a [`BlockingPool`].
+    /// Runs CPU-bound work in this pool instead of a [`BlockingPool`].
     ///
     /// [`BlockingPool`]: crate::compute::BlockingPool
     #[must_use]
@@ -363,7 +385,7 @@ impl Evidence {
         self.with(|parts| parts.compute = Compute::new(pool))
     }
 
-    /// The same service with other parts and empty caches.
+    /// Returns a service with changed parts and empty caches.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
         let Parts { store, attachments, blobs, clock, random, settings, compute, admission, .. } =
             &*self.parts;
@@ -384,27 +406,27 @@ impl Evidence {
         Self { parts: Arc::new(parts) }
     }
 
-    /// The principal that a user of this name is: for a host that knows by itself who calls.
+    /// Returns the principal of a user, for a host that identifies callers itself.
     ///
     /// # Errors
-    /// [`Error::Unauthenticated`] when there is no such user; [`Error::Store`] when the store fails.
+    /// [`Error::Unauthenticated`] if there is no such user; [`Error::Store`] if the store fails.
     pub async fn principal_of_user(&self, name: &str) -> Result<Principal> {
         let name: OrgName = name.parse().map_err(|_| Error::Unauthenticated)?;
         let user = self.store().user(name.as_str()).await?.ok_or(Error::Unauthenticated)?;
         Ok(Principal { actor: user.actor(), key: None })
     }
 
-    /// The store below.
+    /// Returns the store.
     pub fn store(&self) -> &dyn Store {
         &*self.parts.store
     }
 
-    /// Where the contents of attachments are.
+    /// Returns the place of the contents of attachments.
     pub(crate) fn attachments(&self) -> &Attachments {
         &self.parts.attachments
     }
 
-    /// How the service behaves.
+    /// Returns the settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.parts.settings
     }
@@ -417,7 +439,7 @@ impl Evidence {
         Id::new(self.now(), &*self.parts.random)
     }
 
-    /// Forgets who may do what: it changed.
+    /// Clears the cache of callers and roles after a change.
     pub(crate) fn forget_callers(&self) {
         self.parts.caches.callers.clear();
     }
@@ -426,7 +448,10 @@ impl Evidence {
         ApiKey::generate(&*self.parts.random)
     }
 
-    /// The same access as it is now, where it was given for this target: the body may have taken minutes.
+    /// Returns the caller's current access to the target of `access`. Reading the body may have taken minutes.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] if `access` is for another target.
     async fn still_authorized(&self, access: &Access, target: Target) -> Result<Access> {
         if access.target != target {
             return Err(Error::Forbidden);
@@ -434,7 +459,7 @@ impl Evidence {
         self.parts.authorize(&access.caller, &target).await
     }
 
-    /// Runs an operation. Returns also the reservations of its answer.
+    /// Runs an operation. Also returns the reservations of its response.
     async fn run_authorized<O: Operation>(
         &self,
         access: &Access,
@@ -448,7 +473,7 @@ impl Evidence {
     }
 }
 
-/// Longer credentials are refused unread.
+/// Maximum length of a credential in bytes. Longer ones are rejected unread.
 const MAX_KEY: usize = 1024;
 
 impl EvidenceService for Evidence {

@@ -246,7 +246,7 @@ impl HashingBuffer {
     /// Appends the next piece.
     ///
     /// # Errors
-    /// Those of [`SpillBuffer::push`].
+    /// The errors of [`SpillBuffer::push`].
     pub async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.hasher.update(piece);
         self.buffer.push(piece).await

@@ -1,5 +1,5 @@
 //! The append-only Merkle log of an organization of [`evidence`](https://docs.rs/evidence-core), as pure functions over
-//! hashes. It depends on SHA-256 only and builds for `wasm32-unknown-unknown`.
+//! hashes. It depends on `sha2` and `thiserror` only, and builds for `wasm32-unknown-unknown`.
 //!
 //! - A [`Header`] names one entry and the digest of its payload. The tree contains its [leaf
 //!   hash](Header::leaf_hash), so a payload can be redacted and every proof stays valid.

@@ -1,8 +1,9 @@
 //! Tests the notifier against local peers: who is notified of what, and which peers are never contacted.
 
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use evidence_core::actions::egress::Egress;
@@ -14,6 +15,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, advance};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 
 fn message(destination: Destination) -> Message {
     Message {
@@ -226,8 +229,9 @@ type Refusals = &'static [(&'static str, &'static str)];
 /// Instead of a response: the mail server never responds.
 const SILENCE: &str = "silence";
 
-/// A session with a mail server, which records the addresses that it accepts mails for.
-async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String>>) {
+/// A session with a mail server, which records the addresses that it accepts mails for, and whether it fell
+/// silent.
+async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String>>, silent: &AtomicBool) {
     let (read, mut write) = stream.into_split();
     let (mut lines, mut whom, mut in_mail) = (BufReader::new(read).lines(), Vec::new(), false);
     let mut answer = "220 mail.test";
@@ -244,6 +248,7 @@ async fn session(stream: TcpStream, refusals: Refusals, taken: &Mutex<Vec<String
         in_mail = line == "DATA" && refusal.is_none();
         answer = match (refusal, line.as_str()) {
             (Some(SILENCE), _) => {
+                silent.store(true, Ordering::SeqCst);
                 // Waits until the other end gives up.
                 let _ = lines.next_line().await;
                 return;
@@ -270,6 +275,7 @@ struct MailServer {
     url: String,
     taken: Arc<Mutex<Vec<String>>>,
     sessions: Arc<AtomicUsize>,
+    silent: Arc<AtomicBool>,
 }
 
 impl MailServer {
@@ -277,15 +283,16 @@ impl MailServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("smtp://{}", listener.local_addr().unwrap());
         let (taken, sessions) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
-        let (noted, counted) = (Arc::clone(&taken), Arc::clone(&sessions));
+        let silent = Arc::new(AtomicBool::new(false));
+        let (noted, counted, fell) = (Arc::clone(&taken), Arc::clone(&sessions), Arc::clone(&silent));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
-                let noted = Arc::clone(&noted);
-                tokio::spawn(async move { session(stream, refusals, &noted).await });
+                let (noted, fell) = (Arc::clone(&noted), Arc::clone(&fell));
+                tokio::spawn(async move { session(stream, refusals, &noted, &fell).await });
             }
         });
-        Self { url, taken, sessions }
+        Self { url, taken, sessions, silent }
     }
 
     /// Tries to send a mail to these addresses.
@@ -301,36 +308,48 @@ impl MailServer {
     }
 }
 
+/// Asserts that an attempt at sending a mail has this outcome: the names that receive it, or a part of the
+/// error.
+fn assert_outcome(
+    server: &MailServer,
+    sent: &Result<(), NotSent>,
+    expected: Result<&[&str], &str>,
+    refusals: Refusals,
+) {
+    match (sent, expected) {
+        (Ok(()), Ok(names)) => assert_eq!(server.taken(), names, "{refusals:?}"),
+        (Err(error), Err(reason)) => {
+            assert!(error.reason.contains(reason), "{refusals:?}: {error}");
+            assert!(server.taken().is_empty(), "{refusals:?}");
+        }
+        _ => panic!("{refusals:?}: {sent:?}"),
+    }
+    assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "{refusals:?}");
+}
+
 #[tokio::test]
-async fn an_attempt_is_one_session_by_which_everybody_gets_the_mail_or_nobody() {
-    // The responses, and the error of the attempt.
-    let table: [(Refusals, Result<(), &str>); 12] = [
-        (&[], Ok(())),
-        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], Err("550")),
-        (&[("RCPT TO:<b@", "451 4.7.1 come again")], Err("451")),
+async fn an_attempt_is_one_session_for_all_addresses() {
+    // The responses, and the names that receive the mail or the error of the attempt.
+    let table: [(Refusals, Result<&[&str], &str>); 13] = [
+        (&[], Ok(&["a", "b", "c"])),
+        (&[("RCPT TO:<b@", "550 5.1.1 unknown")], Ok(&["a", "c"])),
+        (&[("RCPT TO:<b@", "451 4.7.1 come again")], Err("b@example.com: transient error (451)")),
+        (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<c@", "450 busy")], Err("c@example.com")),
         (&[("RCPT TO:<b@", "421 bye")], Err("421")),
-        (&[("RCPT TO:", "550 unknown")], Err("550")),
+        (&[("RCPT TO:", "550 5.1.1 unknown")], Err("a@example.com: permanent error (550): 5.1.1 unknown")),
         (&[("EHLO", "421 busy")], Err("421")),
         (&[("MAIL FROM:", "454 4.7.0 who are you, for now")], Err("454")),
         (&[("DATA", "552 5.2.3 no")], Err("552")),
         (&[("DATA", "")], Err("the mail server")),
         (&[(".", "451 4.3.0 not now")], Err("451")),
         (&[(".", "")], Err("the mail server")),
-        (&[("QUIT", "")], Ok(())),
+        (&[("QUIT", "")], Ok(&["a", "b", "c"])),
     ];
     for (refusals, expected) in table {
         let server = MailServer::answering(refusals).await;
         // An address that is given twice gets one mail.
         let sent = server.send(&["a", "b", "a", "c"]).await;
-        match (&sent, expected) {
-            (Ok(()), Ok(())) => assert_eq!(server.taken(), ["a", "b", "c"], "{refusals:?}"),
-            (Err(error), Err(reason)) => {
-                assert!(error.reason.contains(reason), "{refusals:?}: {error}");
-                assert!(server.taken().is_empty(), "{refusals:?}");
-            }
-            _ => panic!("{refusals:?}: {sent:?}"),
-        }
-        assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "{refusals:?}");
+        assert_outcome(&server, &sent, expected, refusals);
     }
     let server = MailServer::answering(&[]).await;
     for (names, reason) in [(&["a b"][..], "a b@example.com is not an address"), (&[], "has no address")] {
@@ -340,36 +359,122 @@ async fn an_attempt_is_one_session_by_which_everybody_gets_the_mail_or_nobody() 
     assert_eq!(server.sessions.load(Ordering::SeqCst), 0);
 }
 
+/// The log of a test.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn start(&self) -> DefaultGuard {
+        // With a single dispatcher, `tracing` asks the thread that first reaches an event whether a subscriber
+        // is interested in it, and that can be the thread of another test, which has no log.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&SECOND);
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    /// Returns the warnings about mail.
+    fn warnings(&self) -> Vec<String> {
+        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        log.lines().filter(|line| line.contains(" WARN evidence_notify::mail")).map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_no_mail_comes_to_is_named_in_the_log() {
+    let table: [(Refusals, &[&str]); 4] = [
+        (&[], &[]),
+        (&[("RCPT TO:<b@", "550 5.1.1 b is gone")], &["b@example.com"]),
+        (
+            &[("RCPT TO:<a@", "550 5.1.1 a is gone"), ("RCPT TO:<b@", "550 5.1.1 b is gone")],
+            &["a@example.com", "b@example.com"],
+        ),
+        // The mail was not sent. The caller logs the error.
+        (&[("RCPT TO:<b@", "550 5.1.1 b is gone"), (".", "451 not now")], &[]),
+    ];
+    for (refusals, expected) in table {
+        let log = Log::default();
+        let logging = log.start();
+        let server = MailServer::answering(refusals).await;
+        let _ = server.send(&["a", "b", "c"]).await;
+        drop(logging);
+        let warnings = log.warnings();
+        assert_eq!(warnings.len(), expected.len(), "{refusals:?}: {warnings:?}");
+        for (warning, address) in warnings.iter().zip(expected) {
+            let reply = format!("5.1.1 {} is gone", &address[..1]);
+            assert!(warning.contains(address) && warning.contains(&reply), "{warning}");
+            assert!(warning.contains("d1"), "{warning}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_mail_server_ends_an_attempt() {
-    // The clock stands still while there is work to do, and advances while everything waits for a socket.
-    tokio::spawn(async {
-        loop {
-            for _ in 0..200 {
-                yield_now().await;
-            }
-            advance(Duration::from_secs(1)).await;
-        }
-    });
-    for refusals in [&[("RCPT", SILENCE)], &[(".", SILENCE)]] as [Refusals; 2] {
+    /// The addresses that get the mail, or the reason why nobody does.
+    type Outcome = Result<&'static [&'static str], &'static str>;
+    const LATE: Outcome = Err("the mail server does not answer in time");
+    // The responses, the outcome, and the seconds until then.
+    let table: [(Refusals, Outcome, u64); 8] = [
+        (&[("EHLO", SILENCE)], LATE, 30),
+        (&[("MAIL", SILENCE)], LATE, 600),
+        (&[("RCPT", SILENCE)], LATE, 600),
+        (&[("DATA", SILENCE)], LATE, 600),
+        (&[(".", SILENCE)], LATE, 600),
+        (&[("QUIT", SILENCE)], Ok(&["a"]), 5),
+        (&[("RCPT", "550 unknown"), ("QUIT", SILENCE)], Err("550"), 5),
+        (&[("RCPT", "450 busy"), ("QUIT", SILENCE)], Err("450"), 5),
+    ];
+    for (refusals, expected, seconds) in table {
         let server = MailServer::answering(refusals).await;
+        // The clock advances only while the server is silent, so no timeout expires on a slow machine.
+        let silent = Arc::clone(&server.silent);
+        let clock = tokio::spawn(async move {
+            loop {
+                yield_now().await;
+                if silent.load(Ordering::SeqCst) {
+                    advance(Duration::from_secs(1)).await;
+                }
+            }
+        });
         let began = Instant::now();
-        let error = server.send(&["a"]).await.unwrap_err();
-        assert_eq!(error, NotSent::new("the mail server does not answer in time"), "{refusals:?}");
-        assert!((300..310).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-        assert!(server.taken().is_empty(), "{refusals:?}");
+        let sent = server.send(&["a"]).await;
+        let took = began.elapsed().as_secs();
+        clock.abort();
+        assert_outcome(&server, &sent, expected, refusals);
+        assert!((seconds..seconds + 20).contains(&took), "{refusals:?}: {took} seconds");
     }
 }
 
 #[tokio::test]
 async fn a_session_is_as_encrypted_and_logged_in_as_the_url_asks_for() {
     const LOGIN: (&str, &str) = ("EHLO", "250-mail.test\r\n250 AUTH PLAIN LOGIN");
-    let table: [(&str, &str, Refusals, Result<(), &str>); 5] = [
+    const OTHER: (&str, &str) = ("AUTH", "535 5.7.8 who are you");
+    let table: [(&str, &str, Refusals, Result<(), &str>); 7] = [
         ("", "?tls=required", &[], Err("STARTTLS is not supported")),
         ("", "?tls=opportunistic", &[], Ok(())),
         ("jane:secret@", "", &[], Err("No compatible authentication mechanism")),
-        ("jane:secret@", "", &[LOGIN, ("AUTH PLAIN AGphbmUAc2VjcmV0", "235 welcome")], Ok(())),
-        ("jane:secret@", "", &[LOGIN, ("AUTH", "535 5.7.8 who are you")], Err("535")),
+        ("jane:secret@", "", &[LOGIN, ("AUTH PLAIN AGphbmUAc2VjcmV0", "235 welcome"), OTHER], Ok(())),
+        // `jane@x` and `p@:/ü`.
+        (
+            "jane%40x:p%40%3A%2F%C3%BC@",
+            "",
+            &[LOGIN, ("AUTH PLAIN AGphbmVAeABwQDovw7w=", "235 welcome"), OTHER],
+            Ok(()),
+        ),
+        ("jane:secret@", "", &[LOGIN, OTHER], Err("535")),
+        ("", "/evidence.test", &[("EHLO [", "500 who"), ("EHLO evidence.test", "250 mail.test")], Ok(())),
     ];
     for (login, mode, refusals, expected) in table {
         let mut server = MailServer::answering(refusals).await;

@@ -1,8 +1,10 @@
 //! Renders the report of one trail as a PDF file for auditors.
 //!
 //! [`render`] is a pure function of a [`TrailReport`]: it uses no clock, no randomness and nothing from a
-//! request. `text` makes untrusted texts harmless, and `layout` places rows on pages. `canvas` and `document`
-//! use the PDF library, and the other modules build the sections.
+//! request. The file is PDF/A with an embedded typeface, bookmarks and page numbers.
+//!
+//! The texts of a report may contain anything. A character that the typeface lacks is shown as a box and counted, and
+//! a long text is wrapped or visibly cut.
 //!
 //! ```
 //! use evidence_pdf::{LedgerPosition, TrailReport, render};

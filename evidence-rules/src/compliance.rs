@@ -156,6 +156,7 @@ impl Binding {
 impl ReportedArtifact {
     /// Returns this report, preceded by one report for each name in `given` that the content had before it.
     /// Content that is evaluated without a trail must meet the requirements of all its names, as in a trail.
+    #[doc(hidden)]
     pub fn after_those_by(self, given: &BTreeMap<String, u64>) -> Vec<Self> {
         let before = given.iter().filter(|(name, first)| **name != self.name && **first < self.index);
         let by_name =
@@ -316,6 +317,7 @@ pub struct ArtifactStatus {
 
 impl ArtifactStatus {
     /// Replaces the verdict, and sets the reason if no line shows it.
+    #[doc(hidden)]
     pub fn set_state(&mut self, state: State, reason: Option<String>) {
         self.state = ArtifactState::Reported(state);
         self.is_compliant = Some(state.is_compliant());
@@ -442,6 +444,7 @@ pub fn overridden_by<'a>(
 ///
 /// `artifacts` must hold all reports of the content in the trail. `attestations` must hold all attestations
 /// of one or more names in the trail. Both may be in any order.
+#[doc(hidden)]
 pub fn about_content(
     fingerprint: &str,
     artifacts: &[ReportedArtifact],
@@ -477,6 +480,7 @@ pub fn evaluate_artifact(
 }
 
 /// Does the same as [`evaluate_artifact`], and appends the lines of the trail to those of the artifact.
+#[doc(hidden)]
 pub fn evaluate_artifact_with_trail(
     template: &Template,
     artifact: &ReportedArtifact,
@@ -508,6 +512,7 @@ fn evaluate_in_trail(
 
 /// Returns the names of the attestations that content of these template names needs: those of its artifacts
 /// in the template, then those of the trail.
+#[doc(hidden)]
 pub fn expected_names<'n>(
     template: &Template,
     artifact_names: impl IntoIterator<Item = &'n str>,

@@ -17,7 +17,7 @@
 //! `docs/rules-language.md` lists the supported features.
 //!
 //! ```
-//! use evidence_core::json::parse;
+//! use evidence_values::json::parse;
 //! use evidence_rules::jq::{Budget, Filter, Outcome, Value};
 //! use evidence_values::time::Timestamp;
 //!
@@ -151,26 +151,31 @@ impl Filter {
     }
 
     /// Compiles the text of a filter with at most this number of patterns.
+    #[doc(hidden)]
     pub fn compile_with(source: &str, patterns: usize) -> Result<Self, Refused> {
         lower(source, patterns).map(Self)
     }
 
     /// Returns the number of patterns.
+    #[doc(hidden)]
     pub const fn patterns(&self) -> usize {
         self.0.patterns
     }
 
     /// Returns the number of parts.
+    #[doc(hidden)]
     pub const fn parts(&self) -> usize {
         self.0.nodes
     }
 
     /// Returns whether the filter uses the time of the record.
+    #[doc(hidden)]
     pub const fn asks_for_time(&self) -> bool {
         self.0.asks_for_time
     }
 
     /// Returns the approximate memory use in bytes.
+    #[doc(hidden)]
     pub const fn bytes(&self) -> usize {
         self.0.nodes * PART_BYTES + self.0.pattern_bytes
     }

@@ -13,7 +13,7 @@
 //! ```
 //! use evidence_rules::compliance::{Binding, ReportedAttestation, State, evaluate};
 //! use evidence_rules::template::Template;
-//! use evidence_values::time::Timestamp;
+//! use evidence_rules::time::Timestamp;
 //!
 //! let template = Template::parse("version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n")?;
 //! let begun = Timestamp::from_seconds(1_783_538_510);
@@ -55,15 +55,27 @@
 //! assert!(evaluate(&policy, artifact, &[built]).satisfied);
 //! # Ok::<(), evidence_rules::policy::PolicyErrors>(())
 //! ```
+//!
+//! The names and times in these types come from [`evidence_values`], whose modules [`name`] and [`time`] are also
+//! available here.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `proptest` | no | strategies for valid and invalid templates, policies and type schemas, and for names and times |
 
 pub mod compliance;
 mod deep;
 pub mod document;
 mod folding;
 pub mod jq;
+#[doc(hidden)]
 pub mod pattern;
 pub mod policy;
 pub mod schema;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 pub mod template;
+
+pub use evidence_values::{name, time};

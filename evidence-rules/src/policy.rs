@@ -18,9 +18,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::dump::*;
-pub use self::evaluation::*;
-pub use self::evidence::*;
+pub use self::dump::{
+    AttestationRuleDump, BooleanRuleDump, ConditionalRuleDump, PolicyDump, PolicyDumpArtifacts,
+};
+pub use self::evaluation::{
+    Evaluation, Resolution, ResolutionContext, ResolutionKind, Rule, RuleDefinition, RuleEvaluation,
+    RuleKind, RuleOutcomes, UnknownCondition, evaluate, explain_outcome, is_satisfied, not_evaluated,
+    unknown_conditions,
+};
+pub use self::evidence::{
+    Artifact, FlowAttestation, FlowAttestations, FlowContext, FlowDecision, RequiredAttestations,
+};
 use self::expression::Budget;
 pub use self::expression::{Expression, ExpressionError, Scope, Truth};
 pub use self::schema::{SCHEMA_ID, schema};
@@ -106,7 +114,7 @@ pub struct AttestationRule {
 }
 
 /// A parsed environment policy. The default has no rules, so everything complies with it. Nothing complies
-/// with a policy that [`Policy::stored`] could not read.
+/// with a stored policy that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The artifact must have been reported in a flow.
@@ -129,6 +137,7 @@ impl Policy {
 
     /// Parses a stored policy. It was validated before it was stored. If it is unreadable nevertheless
     /// (damaged, or from a later version), returns a policy that nothing complies with.
+    #[doc(hidden)]
     pub fn stored(yaml: &str) -> Self {
         Self::parse(yaml).unwrap_or_else(|errors| Self {
             unreadable: Some(errors.unreadable("The policy")),
@@ -138,6 +147,7 @@ impl Policy {
 
     /// Returns whether parsing this text may be slow even though the text is short. Patterns have to be
     /// compiled, and with a backslash YAML can spell `matches` in other ways.
+    #[doc(hidden)]
     pub fn is_slow_to_parse(yaml: &str) -> bool {
         yaml.contains("matches") || yaml.contains('\\')
     }
@@ -164,11 +174,13 @@ impl Policy {
     }
 
     /// Returns whether a condition uses the artifact's name.
+    #[doc(hidden)]
     pub fn looks_at_names(&self) -> bool {
         self.conditions().any(|condition| condition.expression.looks_at_name())
     }
 
     /// Returns the approximate memory use in bytes.
+    #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         let texts = |rule: &AttestationRule| {
             let control = rule.for_control.as_ref().map_or(0, String::len);
@@ -184,11 +196,13 @@ impl Policy {
     }
 
     /// Returns the number of rules.
+    #[doc(hidden)]
     pub const fn rules(&self) -> usize {
         2 + self.attestations.len()
     }
 
     /// Returns the number of rules, exceptions and parts of expressions that an evaluation may visit.
+    #[doc(hidden)]
     pub fn parts(&self) -> usize {
         let exceptions = self.provenance.exceptions.len() + self.trail_compliance.exceptions.len();
         let expressions = self.conditions().map(|condition| condition.expression.parts());
@@ -347,6 +361,7 @@ fn parse_condition(validator: &mut Validator, fields: &Fields<'_>, budget: &mut 
 
 /// Returns whether an artifact may run in an environment: it is on the allowlist, or every attached policy is
 /// satisfied. Returns `None` without policies.
+#[doc(hidden)]
 pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
     if allow_listed {
         return Some(true);
@@ -357,6 +372,7 @@ pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> 
 /// Returns the verdict on a running artifact of an environment that requires provenance. It combines the
 /// result of the policies with the states of the artifact in its flows. Without policies, the artifact must
 /// be compliant in each flow, as the gate requires.
+#[doc(hidden)]
 pub fn required_provenance_verdict(
     allow_listed: bool,
     by_policies: Option<bool>,
@@ -373,17 +389,20 @@ pub fn required_provenance_verdict(
 
 /// Returns whether a snapshot is compliant. It is if policies or required provenance apply and every running
 /// artifact is compliant. An empty snapshot is compliant if they apply.
+#[doc(hidden)]
 pub fn snapshot_compliant(mut verdicts: impl Iterator<Item = Option<bool>>, is_judged: bool) -> bool {
     is_judged && verdicts.all(|verdict| verdict == Some(true))
 }
 
 /// Returns the `state` of a physical environment: whether its latest snapshot is compliant. Returns `None`
 /// without snapshots, and if neither policies nor required provenance apply.
+#[doc(hidden)]
 pub fn environment_state(latest_compliant: Option<bool>, is_judged: bool) -> Option<bool> {
     latest_compliant.filter(|_| is_judged)
 }
 
 /// The number of members of a logical environment in each state.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemberStates {
     compliant: usize,
@@ -424,10 +443,12 @@ impl MemberStates {
 
 /// The result of a logical environment's own policies in the snapshot of a member: the policies, and whether
 /// everything that runs complies with them. `None` if no such policy evaluated the snapshot.
+#[doc(hidden)]
 pub type OwnPolicies<'p, I> = Option<(&'p [I], bool)>;
 
 /// The number of members of a logical environment by state, and by the results of its own policies in their
 /// snapshots.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Members<'p, I> {
     states: MemberStates,

@@ -162,6 +162,7 @@ impl Schema {
     }
 
     /// Returns whether validating this many bytes of JSON may take longer than a short job.
+    #[doc(hidden)]
     pub const fn may_take_long(&self, bytes: usize) -> bool {
         bytes > MANY_BYTES || self.nodes.len() > MANY_SCHEMAS
     }

@@ -167,6 +167,7 @@ pub struct Template {
 pub(super) const ARTIFACT: &str = "artifact";
 
 /// The reason why nothing counts that was reported to an unreadable trail.
+#[doc(hidden)]
 pub const LOST_TRAIL: &str = "The trail cannot be read";
 
 impl Template {
@@ -208,11 +209,13 @@ impl Template {
     }
 
     /// Returns the template of a trail that cannot be read; no trail satisfies it.
+    #[doc(hidden)]
     pub fn of_lost_trail() -> Self {
         Self { unreadable: Some(LOST_TRAIL.to_owned()), ..Self::default() }
     }
 
     /// Returns a template whose text is missing; no trail satisfies it.
+    #[doc(hidden)]
     pub fn lost() -> Self {
         let unreadable = Some("The template cannot be read: its text is not in the store".to_owned());
         Self { unreadable, ..Self::default() }
@@ -234,6 +237,7 @@ impl Template {
     }
 
     /// Returns the number of required artifacts and attestations.
+    #[doc(hidden)]
     pub fn requirements(&self) -> usize {
         let of_artifacts = self.artifacts.iter().map(|artifact| 1 + artifact.attestations.len());
         self.attestations.len() + of_artifacts.sum::<usize>()

@@ -56,7 +56,7 @@ const WRITE_OUTCOME: HeaderName = HeaderName::from_static("evidence-write-outcom
 /// The outcome of a write with status 503.
 #[derive(Debug, Clone, Copy)]
 enum WriteOutcome {
-    /// Nothing was recorded, and nothing will be.
+    /// The write was not recorded and will not be.
     NotWritten,
     /// The write may have been recorded, or may still be, in part or as a whole.
     Unknown,

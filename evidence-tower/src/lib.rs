@@ -237,12 +237,13 @@ impl<S: EvidenceService> Inner<S> {
         let (call, memory) = (found.endpoint.read)(received).await?;
         let request = head.uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let service = self.service.clone();
+        let is_write = call.method() != evidence_core::operation::Method::Get;
         let work = async move {
             // Held until the end, even if the client of a write disconnects.
             let _memory = memory;
             service.answer(&access, call, &request, &compute).await
         };
-        let answer = match found.endpoint.is_write {
+        let answer = match is_write {
             true => RunToEnd::new(work, self.orphaned.clone()).await,
             false => work.await,
         };

@@ -73,7 +73,6 @@ pub(crate) struct Endpoint {
     pub(crate) headers: &'static [&'static str],
     /// The names of its query parameters. Derived from its schema for the first request with a query.
     pub(crate) query: Arc<LazyLock<BTreeSet<String>>>,
-    pub(crate) is_write: bool,
     pub(crate) read: fn(Received) -> BoxFuture<'static, Result<ReadCall>>,
 }
 
@@ -204,7 +203,6 @@ impl Visitor for Routes {
             basic_auth: O::BASIC_AUTH,
             headers: O::REQUEST_HEADERS,
             query: Arc::new(LazyLock::new(query_names::<O>)),
-            is_write: !matches!(O::METHOD, Method::Get),
             read: read::<O>,
         };
         let router = self.by_method.entry(O::METHOD).or_default();

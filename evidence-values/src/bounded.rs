@@ -307,6 +307,7 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for LenientList<T, MAX> {
 
 /// Decodes a list of at most `most` items. It stops at the first item beyond them, so that excess items take
 /// no memory.
+#[doc(hidden)]
 pub fn at_most_items<'de, T, D>(
     deserializer: D,
     most: usize,
@@ -428,6 +429,7 @@ impl JsonSchema for CommitMessage {
 }
 
 /// Returns the text, or an empty one.
+#[doc(hidden)]
 pub fn or_empty(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
@@ -436,6 +438,7 @@ pub fn or_empty(text: Option<&str>) -> String {
 const MAX_REPEATED: usize = 100;
 
 /// Appends to a list in a record, which keeps the newest 100 items.
+#[doc(hidden)]
 pub fn push_newest<T>(list: &mut Vec<T>, newest: T) {
     list.push(newest);
     list.drain(..list.len().saturating_sub(MAX_REPEATED));

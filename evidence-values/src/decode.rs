@@ -20,7 +20,9 @@ use serde_json::{Map, Number, Value};
 
 use crate::json::{CheckedJson, JsonText, Scanner, compact};
 
+#[doc(hidden)]
 pub use crate::quote::shortened;
+#[doc(hidden)]
 pub use recorded::{is_recorded, recorded};
 pub use unknown::UnknownFields;
 #[doc(hidden)]
@@ -620,6 +622,7 @@ pub fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) ->
 }
 
 /// Returns the value of a field with two spellings. Either may be sent, or both with the same value.
+#[doc(hidden)]
 pub fn either_spelling<T: PartialEq, E: de::Error>(
     field: &'static str,
     spelling: Option<T>,

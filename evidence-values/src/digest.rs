@@ -29,7 +29,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns the two lower-case hex digits of a byte.
-pub fn hex_pair(byte: u8) -> [u8; 2] {
+pub(crate) fn hex_pair(byte: u8) -> [u8; 2] {
     [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
 }
 

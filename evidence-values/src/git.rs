@@ -28,7 +28,7 @@ pub struct GitCommit {
     /// When it was made, in epoch seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<SentSeconds>,
-    /// Where it can be looked at.
+    /// The address of its page at the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Address>,
     /// Its parents' hashes.
@@ -37,7 +37,7 @@ pub struct GitCommit {
     /// Whether the host verified its signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
-    /// What the host says of its signature.
+    /// The state of its signature, as the host reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature_state: Option<ShortText>,
 }
@@ -48,7 +48,8 @@ limited_lists! {
 }
 
 impl GitCommit {
-    /// The hash of this commit, where there is one and its hash is in full.
+    /// Returns the hash of the commit, if there is a commit and the hash is a full one.
+    #[doc(hidden)]
     pub fn in_full_of(commit: Option<&Self>) -> Option<&str> {
         Some(commit?.sha1.as_str()).filter(|sha1| sha1.parse::<CommitSha>().is_ok())
     }
@@ -107,13 +108,13 @@ pub struct GitCommitInfo {
     pub branch: String,
     /// When it was made, in epoch seconds; 0 where that was not reported.
     pub timestamp: WholeSeconds,
-    /// Where it can be looked at.
+    /// The address of its page at the host.
     pub url: String,
     /// Its parents' hashes.
     pub parents: Vec<String>,
     /// Whether the host verified its signature.
     pub verified: bool,
-    /// What the host says of its signature.
+    /// The state of its signature, as the host reports it.
     pub signature_state: String,
 }
 

@@ -24,6 +24,7 @@ pub struct Id([u8; ID_LENGTH]);
 
 impl Id {
     /// The id that no record has; no clock generates it.
+    #[doc(hidden)]
     pub const NONE: Self = Self([0; ID_LENGTH]);
 
     /// Generates an id: `at` in milliseconds, then 64 random bits.

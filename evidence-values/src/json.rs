@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 pub use parse::{CheckedJson, MAX_DEPTH, check, parse};
-pub use scan::{Scanner, compact};
+pub(crate) use scan::{Scanner, compact};
 pub use text::{JsonFields, JsonText};
 
 /// The empty object, `{}`.

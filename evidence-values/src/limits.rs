@@ -284,6 +284,7 @@ thread_local! {
 }
 
 /// Returns the limits of the request that this thread decodes; the defaults outside of [`Limits::apply`].
+#[doc(hidden)]
 pub fn in_force() -> Limits {
     IN_FORCE.get()
 }

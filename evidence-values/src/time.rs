@@ -100,9 +100,11 @@ pub struct WholeSeconds(pub i64);
 
 /// The latest time that callers may send, in epoch seconds. Since the year 2001, times in milliseconds exceed
 /// it.
+#[doc(hidden)]
 pub const MAX_SECONDS: i64 = 1_000_000_000_000;
 
 /// Rejects a number that is a time in milliseconds or a smaller unit instead of seconds.
+#[doc(hidden)]
 pub fn check_seconds(seconds: i64) -> Result<(), String> {
     let unit = match seconds.unsigned_abs() {
         0..=1_000_000_000_000 => return Ok(()),

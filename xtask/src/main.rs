@@ -10,7 +10,7 @@ mod schemathesis;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use evidence_test_postgres::SERVER_URL_VARIABLE;
 
@@ -42,6 +42,9 @@ cargo xtask <command>
            the server's tests on PostgreSQL whose name contains the filter, such as `several_servers` or
            `restart`, until one fails
 ";
+
+/// The variable with the seed of sampled tests.
+const SEED: &str = "EVIDENCE_TEST_SEED";
 
 /// Tests that must run. Without PostgreSQL, each would be skipped or fail.
 const REQUIRED_TESTS: [&str; 4] = [
@@ -103,13 +106,15 @@ fn main() -> ExitCode {
 /// Runs every test of the workspace, then the real client.
 fn test(client: Need, variables: &[(&str, &str)]) -> Result {
     let server = Server::provide()?;
+    let seed = seed();
+    println!("The samples are those of {SEED}={seed}");
     let mut tests =
         cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
     for (name, value) in variables {
         tests = tests.env(name, value);
     }
-    let results =
-        results::run_and_collect(&mut tests.env(SERVER_URL_VARIABLE, &server.url).command, Show::Everything)?;
+    let mut tests = tests.env(SEED, seed).env(SERVER_URL_VARIABLE, &server.url);
+    let results = results::run_and_collect(&mut tests.command, Show::Everything)?;
     results.require(&REQUIRED_TESTS)?;
     let outcome = if results.all_passed() {
         results.write(&client::results_directory())?;
@@ -121,9 +126,17 @@ fn test(client: Need, variables: &[(&str, &str)]) -> Result {
     outcome
 }
 
-/// Runs every test without sampling, then schemathesis.
+/// Returns the seed that selects what tests sample: the given one, otherwise that of the day, so that the samples
+/// cover everything in time.
+#[expect(clippy::disallowed_methods, reason = "this program has no injected clock")]
+fn seed() -> String {
+    let days = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
+    std::env::var(SEED).unwrap_or_else(|_| days().to_string())
+}
+
+/// Runs every test without sampling and with longer random histories, then schemathesis.
 fn thorough() -> Result {
-    test(Need::IfPossible, &[("EVIDENCE_TEST_THOROUGH", "1")])?;
+    test(Need::Always, &[("EVIDENCE_TEST_THOROUGH", "1"), ("PROPTEST_CASES", "256")])?;
     schemathesis::run()
 }
 

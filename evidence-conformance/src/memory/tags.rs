@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use evidence_core::id::Id;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreError, StoreResult};
 use evidence_core::tags::{TagChoice, TagStore, TaggedKind, Tags};
 
 use super::{MemoryStore, at_most};
@@ -19,7 +19,7 @@ impl TagStore for MemoryStore {
         after: Option<&TagChoice>,
         limit: u64,
     ) -> StoreResult<Vec<TagChoice>> {
-        self.ask(org, |tables| {
+        let choices = self.ask(org, |tables| {
             let tags: Vec<&Tags> = match kind {
                 TaggedKind::Flow => tables.flows.values().map(|flow| &flow.record.tags).collect(),
                 TaggedKind::Environment => {
@@ -27,12 +27,13 @@ impl TagStore for MemoryStore {
                 }
                 TaggedKind::Repo => tables.repos.values().map(|repo| &repo.record.tags).collect(),
                 TaggedKind::Control => tables.controls.values().map(|control| &control.record.tags).collect(),
-                _ => Vec::new(),
+                _ => return None,
             };
             let choice = |(key, value): (&String, &String)| TagChoice::new(key.clone(), value.clone());
             let choices: BTreeSet<_> = tags.into_iter().flatten().map(choice).collect();
             let later = choices.into_iter().filter(|choice| after.is_none_or(|after| choice > after));
-            later.take(at_most(limit)).collect()
-        })
+            Some(later.take(at_most(limit)).collect())
+        })?;
+        choices.ok_or_else(|| StoreError::Failed(format!("the memory store has no tags of {kind:?}").into()))
     }
 }

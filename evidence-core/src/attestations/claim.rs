@@ -1,4 +1,4 @@
-//! What the types of attestations have in common: the trait [`Claim`] that each implements, the document of a
+//! The common parts of all types of attestations: the trait [`Claim`] that each implements, the document of a
 //! report, and the verdict.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};

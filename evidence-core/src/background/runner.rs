@@ -1,4 +1,4 @@
-//! Jobs, the turns that they get, and the runner that gives them.
+//! Jobs, and the runner that runs each of them while this process holds the job's lease.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -67,36 +67,38 @@ use crate::time::Timestamp;
 /// ```
 #[async_trait]
 pub trait Job: Send + Sync + 'static {
-    /// Its name, which its lease and its cursors have: no two jobs of a store share one.
+    /// Returns the name of the job, its lease and its cursors. It must be unique in the store.
     fn name(&self) -> &str;
 
-    /// How long it rests after each run, unless that failed.
+    /// Returns the pause after each successful run.
     fn every(&self) -> Duration;
 
-    /// Does what there is to do now. While it computes without waiting, its lease is renewed on the runtime's other
-    /// threads, if it has any. It is dropped at any point of waiting when the lease is lost or the runner stops, and
-    /// begun again, here or elsewhere. An error, or a panic, is logged. The next run comes after a rest that is twice as long with
-    /// each failure in a row, up to a minute, or [`every`](Self::every) where that is longer, under a lease that is taken anew.
-    /// What fails after more than that minute has not failed in a row.
+    /// Does the work that there is now.
+    ///
+    /// The future is dropped at an await point when the lease is lost or the runner stops. The job then begins again, here or
+    /// on another server. While the job computes without awaiting, other threads of the runtime renew its lease, if there
+    /// are any.
     ///
     /// # Errors
-    /// Whatever went wrong.
+    /// An error or a panic is logged, and the job runs again after a pause, under a new lease. The pause doubles with each
+    /// failure in a row, up to a minute, or to [`every`](Self::every) if that is longer. The count starts again after a run
+    /// of more than a minute.
     async fn run(&self, turn: &Turn) -> Result<()>;
 }
 
-/// How long another server waits for one that does not renew its leases, by default. It asks four times in that time, so that it
-/// takes over within half a minute.
+/// The default duration of a lease. After a crash, another server takes over when the lease expires. It tries every quarter of
+/// this time, so it takes over within half a minute.
 pub const LEASE: Duration = Duration::from_secs(20);
 
-/// The longest rest after a run that failed, unless the job rests for longer anyway.
+/// The longest pause after a failed run, unless the job's own pause is longer.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// What a job has at hand while it holds its lease.
+/// The context of a job while this process holds its lease.
 #[derive(Debug, Clone)]
 pub struct Turn {
     evidence: Evidence,
     name: String,
-    /// Of this turn alone: what an earlier one has still under way is done under another.
+    /// The holder of the lease in this turn only. Calls of an earlier turn that still run have another holder.
     holder: Id,
 }
 
@@ -107,12 +109,12 @@ pub struct Batch {
     pub org: Id,
     /// The position of the first entry.
     pub from: u64,
-    /// The entries, in the order of the ledger; none where all were consumed.
+    /// The entries, in the order of the ledger; empty if all were consumed.
     pub entries: Vec<StoredEntry>,
 }
 
 impl Turn {
-    /// The service.
+    /// Returns the service.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
@@ -122,11 +124,11 @@ impl Turn {
         Held { lease: self.name.clone(), holder: self.holder }
     }
 
-    /// At most `limit` entries of an organization's ledger from the job's cursor on, fewer where they are long
+    /// Returns at most `limit` entries of an organization's ledger from the job's cursor on. Returns fewer if they are long
     /// ([`LEDGER_PAGE`](crate::store::LEDGER_PAGE)).
     ///
     /// # Errors
-    /// [`crate::Error::Store`] when the store fails.
+    /// [`crate::Error::Store`] if the store fails.
     pub async fn next(&self, org: Id, limit: u64) -> Result<Batch> {
         let store = self.evidence.store();
         let from = store.cursor(&self.name, org).await?;
@@ -137,7 +139,7 @@ impl Turn {
     /// Moves the job's cursor past a batch.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the lease or the cursor is somebody else's meanwhile: the batch comes again.
+    /// [`StoreError::Conflict`] if another process has acquired the lease or moved the cursor meanwhile.
     pub async fn done(&self, batch: &Batch) -> Result<()> {
         let Some(last) = batch.entries.last() else { return Ok(()) };
         let (consumer, org, holder) = (self.name.clone(), batch.org, self.holder);
@@ -146,12 +148,12 @@ impl Turn {
         if moved { Ok(()) } else { Err(StoreError::Conflict.into()) }
     }
 
-    /// The next turn at the same job.
+    /// Returns the next turn of the same job.
     fn next_turn(&self) -> Self {
         Self { holder: self.evidence.new_id(), ..self.clone() }
     }
 
-    /// The lease as it is to be from now on, and now.
+    /// Returns the lease with its end if it begins now, and the current time.
     fn lease(&self, lasts: Duration) -> (Lease, Timestamp) {
         let now = self.evidence.now();
         let micros = i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX);
@@ -159,13 +161,13 @@ impl Turn {
         (Lease { name: self.name.clone(), holder: self.holder, expires_at }, now)
     }
 
-    /// Takes the lease; answers when it ends, where it is held.
+    /// Acquires the lease. Returns its end, or `None` if another holder has it.
     async fn acquire(&self, lasts: Duration) -> Result<Option<Timestamp>> {
         let (lease, now) = self.lease(lasts);
         Ok(self.evidence.store().acquire_lease(&lease, now).await?.then_some(lease.expires_at))
     }
 
-    /// Renews the lease; answers when it ends, where it is held still.
+    /// Renews the lease. Returns its end, or `None` if it was lost.
     async fn renew(&self, lasts: Duration) -> Result<Option<Timestamp>> {
         let (lease, now) = self.lease(lasts);
         Ok(self.evidence.store().renew_lease(&lease, now).await?.then_some(lease.expires_at))
@@ -176,7 +178,7 @@ impl Turn {
     }
 }
 
-/// Background work that goes on. Dropped, it ends at once, and its leases when they expire.
+/// Running background work. If it is dropped, the work ends at once, and the leases end when they expire.
 #[derive(Debug)]
 pub struct Background {
     stop: watch::Sender<bool>,
@@ -184,7 +186,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Ends every job where it next waits, and gives the leases back, so that other servers take over at once.
+    /// Stops every job at its next await point, and releases the leases, so that other servers take over at once.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         while self.running.join_next().await.is_some() {}
@@ -192,8 +194,8 @@ impl Background {
 }
 
 impl Evidence {
-    /// Does these jobs from now on, on the Tokio runtime that this is called on, each while this process holds its lease;
-    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]), [`MAX_LEASE`] at most.
+    /// Starts these jobs on the current Tokio runtime. Each runs while this process holds its lease. `lease` is the duration
+    /// of a lease without renewal ([`LEASE`]), at most [`MAX_LEASE`].
     pub fn background(&self, lease: Duration, jobs: Vec<Arc<dyn Job>>) -> Background {
         let lease = lease.min(MAX_LEASE);
         let (stop, stopped) = watch::channel(false);
@@ -209,7 +211,7 @@ impl Evidence {
     }
 }
 
-/// That the runner was told to stop.
+/// A signal that the runner should stop.
 #[derive(Debug, Clone)]
 struct Stopped(watch::Receiver<bool>);
 
@@ -218,24 +220,25 @@ impl Stopped {
         *self.0.borrow()
     }
 
-    /// Waits for it.
+    /// Waits for the signal.
     async fn asked(&mut self) {
-        // A runner that is gone has ended its tasks.
+        // An error means that the runner was dropped, which ends its tasks.
         self.0.wait_for(|stopped| *stopped).await.ok();
     }
 
-    /// Waits for it so long.
+    /// Waits for the signal for at most this time.
     async fn asked_within(&mut self, time: Duration) {
         timeout(time, self.asked()).await.ok();
     }
 }
 
-/// Waits for the lease, does the job while it is held, and waits again when it is lost, until it is to stop. What asks for
-/// the lease is not dropped when it is to stop: the store may answer it all the same, after the lease was given back.
+/// Waits for the lease, runs the job while the lease is held, and waits again when it is lost, until the runner stops. A
+/// call that acquires the lease is not dropped when the runner stops, because the store may still execute it after the
+/// lease was released.
 async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopped) {
-    // The last turn, until its lease is given back: it may last longer than is known here.
+    // The last turn, until its lease is released. The lease may end later than this process knows.
     let mut former: Option<Turn> = None;
-    // In a row, and nobody else is known to have done the job meanwhile.
+    // The failures in a row, without another server that is known to have held the lease meanwhile.
     let mut failures = 0_u32;
     while !stopped.is_so() {
         let asked = async {
@@ -274,15 +277,15 @@ async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopp
     }
 }
 
-/// Why a turn ended.
+/// The reason why a turn ended.
 enum Ended {
-    /// A run failed. What it has still under way must not be taken for that of the next one.
+    /// A run failed. Its calls that still run must not have the same holder as those of the next run.
     Failed,
-    /// The lease was lost, or it is to stop.
+    /// The lease was lost, or the runner stops.
     Lost,
 }
 
-/// Does the job while its lease is renewed.
+/// Runs the job while its lease is renewed.
 async fn hold(
     job: &dyn Job,
     turn: &Turn,
@@ -290,10 +293,10 @@ async fn hold(
     failures: &mut u32,
     stopped: &mut Stopped,
 ) -> Ended {
-    // A task of its own, which goes on while the job computes; it ends with this one.
+    // A separate task, which continues while the job computes, and ends with this one.
     let mut renewal = JoinSet::new();
     renewal.spawn(renew(turn.clone(), lease, expires_at, stopped.clone()));
-    // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
+    // Until it has run once, the new task waits behind this one, and no other thread can take it over.
     yield_now().await;
     let has_failed = matches!(
         select(select(pin!(run(job, turn, failures)), pin!(stopped.asked())), pin!(renewal.join_next()))
@@ -301,7 +304,7 @@ async fn hold(
         Either::Left((Either::Left(_), _))
     );
     if has_failed {
-        // One that is answered later changes nothing once the lease was given back.
+        // A renewal that arrives later changes nothing after the lease was released.
         renewal.abort_all();
     } else if !stopped.is_so() {
         tracing::warn!(job = turn.name, "the job's lease was lost");
@@ -310,13 +313,13 @@ async fn hold(
     if has_failed { Ended::Failed } else { Ended::Lost }
 }
 
-/// Runs the job again and again, until a run fails, and rests after that one, too: under the lease, so that servers do not take
-/// turns at failing.
+/// Runs the job repeatedly until a run fails, and pauses after that run, too. The lease is held during that pause, so that
+/// other servers do not take over a job that fails.
 async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
     loop {
         let begun = Instant::now();
         let outcome = AssertUnwindSafe(job.run(turn)).catch_unwind().await;
-        // Some jobs go on until they fail.
+        // Some jobs run until they fail.
         if matches!(outcome, Ok(Ok(()))) || begun.elapsed() > LONGEST_REST {
             *failures = 0;
         }
@@ -334,13 +337,13 @@ async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
     }
 }
 
-/// How long a job rests after a run that failed, and so many before it in a row.
+/// Returns the pause after a failed run that follows this many failures in a row.
 fn rest(every: Duration, failures: u32) -> Duration {
     every.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_REST).max(every)
 }
 
-/// Renews the lease, and ends when it is to stop, or the lease is lost or has expired: two attempts that are not answered
-/// take as long as it lasts.
+/// Renews the lease until the runner stops, or the lease is lost or has expired. The lease lasts as long as two attempts that
+/// the store does not answer.
 async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp, mut stopped: Stopped) {
     while !stopped.is_so() {
         stopped.asked_within(lease / 4).await;

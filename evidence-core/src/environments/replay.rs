@@ -43,6 +43,9 @@ pub async fn replay(
     let rests_on = snapshot.rests_on.ok_or_else(missing)?;
     let placed = store.instances(org, environment, index).await?;
     let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance).collect();
+    if !past.organizations(None, 1).await?.is_empty() {
+        return Err(StoreError::Failed("the store for the past is not empty".into()).into());
+    }
     let mut next = 0;
     while next < rests_on {
         let mut entries = store.ledger_entries(org, next, PAGE.min(rests_on - next)).await?;

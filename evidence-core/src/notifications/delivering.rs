@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tracing::Level;
 
 use crate::actions::record::{Action, Target};
 use crate::error::{Error, Result};
@@ -44,6 +45,19 @@ const MOST_ATTEMPTS: u32 = 72;
 fn pause(attempts: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
+}
+
+/// After this many failed attempts, about an hour, the operator is warned about the target.
+const WARNED_ATTEMPTS: u32 = 13;
+
+/// Returns the level at which this failed attempt is logged. A target that stays down is logged once when it
+/// fails, and once after about an hour.
+const fn log_level(attempts: u32) -> Level {
+    match attempts {
+        1 => Level::INFO,
+        WARNED_ATTEMPTS => Level::WARN,
+        _ => Level::DEBUG,
+    }
 }
 
 /// The outcome of delivering the events of one entry.
@@ -292,16 +306,25 @@ impl Post {
             Err(error) => {
                 state.attempts += 1;
                 state.last_failure_at = Some(now);
-                // A target that stays down is logged at the info level only once.
-                match state.attempts {
-                    1 => tracing::info!(id = message.id, %error, "a notification was not delivered"),
-                    attempt => {
-                        tracing::debug!(id = message.id, attempt, %error, "a notification was not delivered")
+                let (id, org, attempt) = (&message.id, &round.org.name, state.attempts);
+                let action = round.action.record.number;
+                match log_level(attempt) {
+                    Level::INFO => {
+                        tracing::info!(id, org, action, attempt, %error, "a notification was not delivered")
+                    }
+                    Level::WARN => {
+                        tracing::warn!(
+                            id, org, action, attempt, %error,
+                            "a notification was not delivered for about an hour, and later ones wait for it"
+                        )
+                    }
+                    _ => {
+                        tracing::debug!(id, org, action, attempt, %error, "a notification was not delivered")
                     }
                 }
                 *due_at = Some(after(now, pause(state.attempts)));
                 if state.attempts >= MOST_ATTEMPTS {
-                    tracing::warn!(id = message.id, %error, "a notification is skipped");
+                    tracing::warn!(id, org, action, %error, "a notification is skipped");
                     state.go_on_from(following);
                 }
                 round.events_left = 0;
@@ -324,5 +347,15 @@ mod tests {
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
         let all: Duration = (1..MOST_ATTEMPTS).map(pause).sum();
         assert!((2..4).contains(&(all.as_secs() / 86_400)), "{all:?}");
+    }
+
+    #[test]
+    fn a_target_that_stays_down_is_warned_about_once_after_about_an_hour() {
+        assert_eq!(log_level(1), Level::INFO);
+        let warned: Vec<u32> =
+            (1..MOST_ATTEMPTS).filter(|&attempts| log_level(attempts) == Level::WARN).collect();
+        let [attempts] = warned[..] else { panic!("{warned:?}") };
+        let failing: Duration = (1..attempts).map(pause).sum();
+        assert!((3_600..2 * 3_600).contains(&failing.as_secs()), "{failing:?}");
     }
 }

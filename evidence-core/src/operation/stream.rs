@@ -8,7 +8,8 @@ use futures_util::stream::{BoxStream, Stream, StreamExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, unwritable, write_json};
+use super::reply::unwritable;
+use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, write_json};
 use crate::blobs::Chunks;
 use crate::compute::{Compute, Progress};
 use crate::error::Result;

@@ -28,7 +28,7 @@ impl Context<'_> {
     }
 
     /// Returns these versions of policies, from the cache or read and parsed. Unknown versions are left out.
-    /// Nothing complies with a version that cannot be read.
+    /// No artifact complies with a version that cannot be read.
     pub(crate) async fn parsed_policies(
         &self,
         versions: &[VersionKey],

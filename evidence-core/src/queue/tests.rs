@@ -52,7 +52,7 @@ fn refused(outcome: StoreResult<()>) -> Refused {
     refused
 }
 
-/// Whether a job finds room: it waits then. Its room is taken for good.
+/// Returns whether a job finds room. If it does, it waits and its room is never released.
 fn finds_room(queue: &Queue<Work>, org: Id, bytes: usize) -> bool {
     let (reply, outcome) = queue.outcome();
     match queue.submit(Work(Some((org, bytes)), reply), outcome).now_or_never() {
@@ -151,7 +151,7 @@ async fn an_organization_that_takes_all_it_may_leaves_room_for_others() {
     let (queue, _jobs) = queue();
     let fill = |number| (0..).take_while(|_| finds_room(&queue, org(number), 0)).count();
     assert_eq!([1, 2, 3, 4].map(fill), [32, 16, 8, 4]);
-    // Nobody has more than there is, however often they ask.
+    // Further attempts find no room.
     assert_eq!([1, 2, 3, 4].map(fill), [0; 4]);
     let (reply, outcome) = queue.outcome();
     assert!(queue.submit(Work(None, reply), outcome).now_or_never().is_none(), "jobs of nobody take no room");

@@ -113,12 +113,11 @@ impl AnswerCache {
         Self { cached, heads: Coalescer::default(), longest: LONGEST.min(bytes / 2), ttl }
     }
 
-    /// Looks up the response to a request. Runs one query, for the head of the ledger, which
-    /// concurrent requests of the organization share. If an equal request is
-    /// being answered, waits up to a second for its response.
+    /// Looks up the response to a request. Runs one query, for the head of the ledger, which concurrent requests of
+    /// the organization share. If an equal request is being answered, waits up to a second for its response.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`]. The operation would wait for the store once more.
+    /// [`StoreError::Unavailable`] if the head cannot be read, because the operation would wait for the store again.
     pub(super) async fn look_up(
         &self,
         (operation, request): (&'static str, &str),

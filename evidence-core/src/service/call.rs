@@ -18,15 +18,13 @@ use crate::operation::{Answer, Method, Operation};
 pub struct Call {
     operation: &'static str,
     method: Method,
-    target: Target,
     typed: Box<dyn AnyCall>,
 }
 
 impl Call {
     /// Creates the call of an operation with this body.
     pub fn new<O: Operation>(operation: O, body: O::Body) -> Self {
-        let target = Target::of(&operation);
-        Self { operation: O::NAME, method: O::METHOD, target, typed: Box::new(TypedCall { operation, body }) }
+        Self { operation: O::NAME, method: O::METHOD, typed: Box::new(TypedCall { operation, body }) }
     }
 
     /// Returns the `operationId`.
@@ -40,8 +38,8 @@ impl Call {
     }
 
     /// Returns the target, with the organization and the flow in the path.
-    pub const fn target(&self) -> &Target {
-        &self.target
+    pub fn target(&self) -> Target {
+        self.typed.target()
     }
 
     /// Runs the operation and builds its response.
@@ -58,13 +56,14 @@ impl Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operation, target, .. } = self;
-        f.debug_struct("Call").field("operation", operation).field("target", target).finish_non_exhaustive()
+        f.debug_struct("Call").field("target", &self.target()).finish_non_exhaustive()
     }
 }
 
 /// A call of an operation of any type.
 trait AnyCall: Send {
+    fn target(&self) -> Target;
+
     fn answer<'a>(
         self: Box<Self>,
         evidence: &'a Evidence,
@@ -80,6 +79,10 @@ struct TypedCall<O: Operation> {
 }
 
 impl<O: Operation> AnyCall for TypedCall<O> {
+    fn target(&self) -> Target {
+        Target::of(&self.operation)
+    }
+
     fn answer<'a>(
         self: Box<Self>,
         evidence: &'a Evidence,

@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
-/// How long an entry is valid. A revocation must take effect everywhere within a second. The clock is
+/// The time that an entry is valid. A revocation must take effect everywhere within a second. The clock is
 /// monotonic, so it does not advance while a machine is suspended.
 const TTL: Duration = Duration::from_millis(500);
 

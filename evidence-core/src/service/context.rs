@@ -1,4 +1,4 @@
-//! What an operation has at hand, and the writes that it drafts.
+//! The context in which an operation runs, and the writes that it drafts.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -32,32 +32,33 @@ use crate::store::error::{StoreError, is_future};
 use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
 
-/// What an operation has at hand. Nothing else reads the time or draws randomness.
+/// The context of one run of an operation: the store, the caller, the time and a source of ids. An operation gets time and
+/// randomness from here only.
 pub struct Context<'a> {
     parts: &'a Arc<Parts>,
     store: &'a dyn Store,
     attachments: &'a Arc<dyn Blobs>,
     access: &'a Access,
-    /// Whom an operation of [`Scope::Open`] acts as, once it knows.
+    /// The actor of an operation of [`Scope::Open`], once the operation knows it.
     acting: Option<Acting>,
     clock: &'a dyn Clock,
-    /// In microseconds.
+    /// The time of the attempt in microseconds.
     now: AtomicI64,
     cache_use: CacheUse,
     random: &'a dyn Random,
     settings: &'a Settings,
     compute: Compute,
-    /// Whether something of the request was recorded, or may have been.
+    /// Whether the request recorded something, or may have.
     has_recorded: Arc<AtomicBool>,
     answer_memory: Arc<Mutex<AnswerMemory>>,
 }
 
-/// The reservations of an answer that is not made piece by piece.
+/// The reservations of a response that is not built in pieces.
 #[derive(Debug, Default)]
 pub(super) struct AnswerMemory {
-    /// Held until the answer is made.
+    /// Held until the response is built.
     pub(super) making: Vec<Reservation>,
-    /// Held until the answer is sent.
+    /// Held until the response is sent.
     pub(super) sending: Vec<Reservation>,
 }
 
@@ -70,15 +71,15 @@ impl std::fmt::Debug for Context<'_> {
     }
 }
 
-/// Whom an operation of [`Scope::Open`] acts as.
+/// The actor of an operation of [`Scope::Open`].
 #[derive(Debug, Clone)]
 struct Acting {
     actor: Actor,
-    /// The service account whose privilege is looked at again before anything is recorded, and the least that it needs.
+    /// The service account, and the least privilege that it needs. The privilege is checked again before each write.
     account: Option<(ServiceAccountName, Role)>,
 }
 
-/// A [`Context`] without a lifetime, for answers made while they are sent.
+/// A [`Context`] without a lifetime, for responses that are built while they are sent.
 #[derive(Clone)]
 pub(crate) struct OwnedContext {
     parts: Arc<Parts>,
@@ -88,7 +89,7 @@ pub(crate) struct OwnedContext {
 }
 
 impl OwnedContext {
-    /// The context again, at the instant of the request.
+    /// Returns the context, at the time of the request.
     pub(crate) fn context(&self) -> Context<'_> {
         Context { compute: self.compute.clone(), ..Context::over(&self.parts, &self.access, self.now) }
     }
@@ -117,60 +118,59 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Reserves memory for making an answer of data of so many bytes, and for sending it.
+    /// Reserves memory for building a response from this many bytes of data, and for sending it.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] where there is not enough memory within ten seconds.
+    /// [`Error::Overloaded`] if there is not enough memory within ten seconds.
     pub(crate) async fn reserve_for_data(&self, bytes: u64) -> Result<()> {
-        // In this order: an answer that waits for others to be sent takes no memory from requests.
+        // In this order, so that a response that waits for others to be sent takes no memory from requests.
         self.reserve_for_answer(bytes).await?;
         let making = self.budget().memory_for(bytes).await?;
         locked(&self.answer_memory).making.push(making);
         Ok(())
     }
 
-    /// Reserves memory for sending an answer of so many bytes. The memory stays reserved until the answer is sent, which its
-    /// client may delay.
+    /// Reserves memory for sending a response of this many bytes. The memory stays reserved until the response is sent,
+    /// which its client may delay.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] where there is not enough memory within ten seconds.
+    /// [`Error::Overloaded`] if there is not enough memory within ten seconds.
     pub(crate) async fn reserve_for_answer(&self, bytes: u64) -> Result<()> {
         let sending = self.budget().memory_for_sending(bytes).await?;
         locked(&self.answer_memory).sending.push(sending);
         Ok(())
     }
 
-    /// What the request may hold in memory and in temporary files.
+    /// Returns the budget of the request for memory and temporary files.
     fn budget(&self) -> RequestBudget {
         self.parts.admission.on_behalf_of(self.access.on_behalf_of())
     }
 
-    /// Takes the reservations of the answer.
+    /// Takes the reservations of the response.
     pub(super) fn take_answer_memory(&self) -> AnswerMemory {
         std::mem::take(&mut *locked(&self.answer_memory))
     }
 
-    /// Whether something of the request was recorded, or may have been.
+    /// Returns whether the request recorded something, or may have.
     pub(super) fn has_recorded(&self) -> bool {
         self.has_recorded.load(Ordering::Relaxed)
     }
 
-    /// The same context for an operation of [`Scope::Open`] that knows who calls: what it records with it, this service
-    /// account of the organization has done. The account needs at least the privilege `least`, now and whenever something
-    /// is recorded.
+    /// Returns this context with a service account of the organization as the actor, for an operation of [`Scope::Open`]
+    /// that identifies its caller itself. The account needs at least the privilege `least`, now and at each write.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is no such account; [`Error::Forbidden`] where its privilege is less, and for an
-    /// operation of another scope.
+    /// [`Error::NotFound`] if there is no such account; [`Error::Forbidden`] if its privilege is lower, or if the operation
+    /// has another scope.
     pub async fn as_service_account(&self, name: &ServiceAccountName, least: Role) -> Result<Context<'a>> {
         let actor = self.privileged(name, least).await?;
         self.acting_as(Acting { actor, account: Some((name.clone(), least)) })
     }
 
-    /// The same with `operator:<name>`, who has no role and no key. The name is what the host says; nothing proves it.
+    /// Returns this context with `operator:<name>` as the actor, who has no role and no key. The host vouches for the name.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] for an operation of another scope.
+    /// [`Error::Forbidden`] if the operation has another scope.
     pub fn as_operator(&self, name: &OrgName) -> Result<Context<'a>> {
         self.acting_as(Acting { actor: Actor::operator(name.as_str()), account: None })
     }
@@ -185,7 +185,7 @@ impl<'a> Context<'a> {
         Ok(Context { acting: Some(acting), compute, has_recorded, answer_memory, ..context })
     }
 
-    /// The service account of this name, if its privilege is enough.
+    /// Returns the service account of this name, if it has the privilege.
     async fn privileged(&self, name: &ServiceAccountName, least: Role) -> Result<Actor> {
         let account = self.service_account(name).await?.record;
         if account.privilege < least {
@@ -194,29 +194,29 @@ impl<'a> Context<'a> {
         Ok(account.actor())
     }
 
-    /// The same context for an operation that takes long ([`Compute::for_long_request`]) and only reads.
+    /// Returns this context for an operation that takes long ([`Compute::for_long_request`]) and only reads.
     #[cfg(feature = "pdf")]
     pub(crate) fn for_long_request(&self) -> Context<'a> {
         let (compute, answer_memory) = (self.compute().for_long_request(), Arc::clone(&self.answer_memory));
         Context { compute, answer_memory, ..Context::over(self.parts, self.access, self.now()) }
     }
 
-    /// All of this, beyond the operation.
+    /// Returns a context that may outlive the operation.
     pub(crate) fn to_owned_context(&self) -> OwnedContext {
         let (access, compute) = (self.access.clone(), self.compute.clone());
         OwnedContext { parts: Arc::clone(self.parts), access, now: self.now(), compute }
     }
 
-    /// The store, for queries.
+    /// Returns the store, for queries.
     pub const fn store(&self) -> &'a dyn Store {
         self.store
     }
 
-    /// Keeps the content of an attachment, durably, for a record that is about to name it. Where none comes to name it, it
-    /// is removed after a while ([`crate::sweep`]).
+    /// Stores the content of an attachment durably, before a record names it. Content that no record names is deleted after
+    /// a while ([`crate::sweep`]).
     ///
     /// # Errors
-    /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
+    /// [`Error::Store`], with [`StoreError::Unavailable`] while the same content is being deleted.
     pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
         let (places, now) = ((self.store, &**self.attachments), self.clock.now());
         // A note from the future would keep the content from being swept.
@@ -229,43 +229,44 @@ impl<'a> Context<'a> {
         })?)
     }
 
-    /// Where the content of attachments is kept; downloads keep it beyond the operation.
+    /// Returns the place of the contents of attachments. Downloads use it after the operation has returned.
     pub const fn attachments(&self) -> &'a Arc<dyn Blobs> {
         self.attachments
     }
 
-    /// The temporary space of the request, beside that of its body.
+    /// Returns the temporary space of the request, in addition to that of its body.
     pub(crate) fn temporary_space(&self) -> TemporarySpace {
         self.budget().temporary_space().clone()
     }
 
-    /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.
+    /// Returns the time of the attempt. It stays the same during an attempt, and is later in a repeated attempt.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.now.load(Ordering::Relaxed))
     }
 
-    /// The instant of a change to what last changed then: another server's clock may be ahead, and no record goes back in
-    /// time, as its ledger does not. A time that lies far in the future was written by a clock that was wrong.
+    /// Returns the time of a change to a record that last changed at `last`. It is not before `last`, because another
+    /// server's clock may be ahead and a record must not go back in time. A `last` far in the future is ignored, because a
+    /// wrong clock wrote it.
     pub(crate) fn now_after(&self, last: Timestamp) -> Timestamp {
         let now = self.now();
         if is_future(last, now) { now } else { now.max(last) }
     }
 
-    /// The ledger of the organization.
+    /// Returns the frontier of the organization's ledger.
     pub(crate) async fn ledger(&self) -> Result<Frontier> {
         let head = self.store().ledger_head(self.org()?).await?;
         Ok(head.ok_or_else(|| StoreError::corrupt("the ledger of the organization is missing"))?)
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries of the organization's ledger.
     pub(crate) async fn ledger_size(&self) -> Result<u64> {
         Ok(self.ledger().await?.size())
     }
 
-    /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
+    /// Runs `attempt`, and repeats it at the then current time while it fails with a conflict.
     ///
     /// # Errors
-    /// Those of the last attempt, which is the second or not begun later than 30 seconds after the first.
+    /// The error of the last attempt. Apart from the second, no attempt begins later than 30 seconds after the first.
     pub async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -284,14 +285,14 @@ impl<'a> Context<'a> {
             async { self.cache_use.settle(attempt.await) }
         };
         match attempt().await {
-            // What the cache said may be over: the store is asked, however long that took.
+            // The cached values may be outdated, so the store is always read once, however long the first attempt took.
             Err(Error::Store(StoreError::Conflict)) => retry_until(deadline, attempt).await,
             outcome => outcome,
         }
     }
 
-    /// Does the same for a change of the record of this name, after all earlier requests of this server that change it.
-    /// Otherwise each of them would conflict with each of the others, and retry.
+    /// Does the same as [`Self::retry`] for a change of the record of this name, after all earlier requests of this server
+    /// that change it. Otherwise concurrent changes would conflict with each other and retry.
     pub(crate) async fn retry_in_turn<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -302,34 +303,34 @@ impl<'a> Context<'a> {
         self.retry_until(deadline, attempt).await
     }
 
-    /// Whether a report that tells nothing new is to be noted, the last one having come in at this time.
+    /// Returns whether an unchanged report should be recorded, if the last recorded one is from this time.
     pub(crate) fn is_heartbeat_due(&self, last: Timestamp) -> bool {
         let interval = self.settings.heartbeat_interval.as_micros();
         let passed = self.now().as_micros().saturating_sub(last.as_micros());
         u128::try_from(passed).is_ok_and(|passed| passed > 0 && passed >= interval)
     }
 
-    /// A fresh id.
+    /// Generates an id.
     pub fn new_id(&self) -> Id {
         Id::new(self.now(), self.random)
     }
 
-    /// The source of randomness, for keys.
+    /// Returns the random source, for keys.
     pub fn random(&self) -> &'a dyn Random {
         self.random
     }
 
-    /// How the service behaves.
+    /// Returns the settings of the service.
     pub const fn settings(&self) -> &'a Settings {
         self.settings
     }
 
-    /// How much is taken in.
+    /// Returns the limits of requests.
     pub const fn limits(&self) -> &'a Limits {
         &self.settings.limits
     }
 
-    /// Where CPU-bound work is done, on behalf of the organization or of the caller.
+    /// Returns the pool for CPU-bound work, with the organization or the caller as the tenant.
     pub fn compute(&self) -> Compute {
         self.compute.clone()
     }
@@ -344,50 +345,60 @@ impl<'a> Context<'a> {
         &self.cache_use
     }
 
-    /// The caller.
+    /// Returns the caller.
     pub const fn caller(&self) -> &'a Principal {
         &self.access.caller
     }
 
-    /// The caller, as facts remember it, or whom the operation acts as.
+    /// Returns the actor that facts record: the caller, or the one that the operation acts as.
     pub fn actor(&self) -> Actor {
         self.acting.as_ref().map_or(&self.access.caller.actor, |acting| &acting.actor).clone()
     }
 
-    /// The organization that the request concerns; an operation without one must not ask.
+    /// Returns the organization of the request, with the caller's role in it.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] if the operation concerns no organization.
     pub fn org_access(&self) -> Result<&'a OrgAccess> {
         self.access.org_access.as_ref().ok_or(Error::Forbidden)
     }
 
-    /// That organization's id.
+    /// Returns the id of the organization of the request.
+    ///
+    /// # Errors
+    /// The errors of [`Self::org_access`].
     pub fn org(&self) -> Result<Id> {
         Ok(self.org_access()?.org)
     }
 
-    /// Whether the caller may learn of the organization's environments: whoever has a role there, and so nobody who is
-    /// let in for the sake of a public flow alone.
+    /// Returns whether the caller may see the organization's environments. Callers with a role in the organization may. A
+    /// caller who only reads a public flow may not.
+    ///
+    /// # Errors
+    /// The errors of [`Self::org_access`].
     pub fn sees_environments(&self) -> Result<bool> {
         Ok(self.org_access()?.role.is_some())
     }
 
-    /// A thing of this kind and name is missing in the organization.
+    /// Returns the error that a resource of this kind and name is missing in the organization.
     pub fn missing(&self, resource: Resource, name: impl Into<String>) -> Missing {
         let org = self.access.org_access.as_ref().map(|access| access.name.to_string()).unwrap_or_default();
         Missing::new(resource, name, org)
     }
 
-    /// The address of a page about something in the organization: `{public}/{org}/{path}`.
+    /// Returns the address of a page of the organization: `{public}/{org}/{path}`.
     pub fn page_url(&self, path: &str) -> String {
         let org = self.access.org_access.as_ref().map(|access| access.name.as_str()).unwrap_or_default();
         format!("{}/{org}/{path}", self.settings.public_url)
     }
 
-    /// The address of an operation: `{public}/api/v2/{path}`.
+    /// Returns the address of an operation: `{public}/api/v2/{path}`.
     pub fn api_url(&self, path: &str) -> String {
         format!("{}/api/v2/{path}", self.settings.public_url)
     }
 
-    /// Whether the caller still may, and as much as when the operation began: it may have decided by the role.
+    /// Checks that the caller still has at least the role that it had when the operation began. The operation may have used
+    /// the role in its decisions.
     async fn check_access(&self) -> Result<()> {
         let now = self.parts.authorize(&self.access.caller, &self.access.target).await?;
         let (now, then) = (now.org_access.as_ref(), self.access.org_access.as_ref());
@@ -402,19 +413,19 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Records facts under preconditions, all or none.
+    /// Records all facts of the draft if its preconditions hold, otherwise none.
     ///
     /// # Errors
-    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] where the caller's rights ended meanwhile;
-    /// [`Error::Store`] with [`StoreError::Conflict`] where a precondition no longer holds.
+    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] if the caller's rights were revoked meanwhile;
+    /// [`Error::Store`] with [`StoreError::Conflict`] if a precondition no longer holds.
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         self.record_in(self.org()?, draft).await
     }
 
-    /// The same in this organization: the caller's own, for an operation that concerns none.
+    /// Does the same as [`Self::record`] in this organization. An operation without an organization uses the caller's own.
     pub(crate) async fn record_in(&self, org: Id, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
-            // No precondition is checked of what is not recorded.
+            // An empty write checks no preconditions, so cached values may be outdated.
             return if self.cache_use.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
         }
         if self.access.target.scope() == Scope::Open && self.acting.is_none() {
@@ -444,26 +455,26 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A write in the making: facts, and the preconditions they rest on.
+/// A write before it is recorded: facts and their preconditions.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// What will have happened, in order.
+    /// The facts, in order.
     pub facts: Vec<Fact>,
-    /// What must still be so then.
+    /// The preconditions of the facts.
     pub preconditions: Vec<Precondition>,
-    /// Hashes of new keys.
+    /// The ids and hashes of new keys.
     pub secrets: Vec<(Id, KeyHash)>,
-    /// Holds while the flow that was read is as it was: for a trail that begins with its template.
+    /// The precondition that the flow is unchanged, for a trail that begins with the flow's template.
     pub(crate) flow: Option<Precondition>,
 }
 
 impl Draft {
-    /// A draft of one fact under one precondition.
+    /// Creates a draft of one fact under one precondition.
     pub fn of(fact: Fact, precondition: Precondition) -> Self {
         Self { facts: vec![fact], preconditions: vec![precondition], ..Self::default() }
     }
 
-    /// Adds what another draft has.
+    /// Adds the contents of another draft.
     pub fn extend(&mut self, other: Self) {
         let Self { facts, preconditions, secrets, flow } = other;
         self.facts.extend(facts);
@@ -484,14 +495,16 @@ impl Draft {
     }
 }
 
-/// Of the callers who race for one record, one wins each time: enough for so many at the same time.
+/// Maximum number of attempts. In each round of a race for a record one request wins, so 128 concurrent requests all
+/// succeed.
 const MAX_ATTEMPTS: u8 = 128;
 
-/// How long attempts are begun after the first. The caller is told to come again later, and nothing was recorded.
+/// The time after the first attempt in which further attempts begin. After that the caller gets 503, and nothing was
+/// recorded.
 const RETRYING: Duration = Duration::from_secs(30);
 
-/// Runs `attempt` again as long as it meets a conflict, a bounded number of times in bounded time, and answers its last
-/// outcome.
+/// Runs `attempt`, and repeats it while it fails with a conflict, a bounded number of times and in bounded time. Returns the
+/// last outcome.
 pub(crate) async fn retry_on_conflict<T, F>(attempt: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -499,7 +512,8 @@ where
     retry_until(Instant::now() + RETRYING, attempt).await
 }
 
-/// The same until `deadline`. What was begun is not broken off, for it may have been recorded.
+/// Does the same as [`retry_on_conflict`] until `deadline`. A running attempt is not cancelled, because it may have recorded
+/// something.
 async fn retry_until<T, F>(deadline: Instant, attempt: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

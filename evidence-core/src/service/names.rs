@@ -1,8 +1,8 @@
 //! A cache of the records that names lead to, for writes.
 //!
-//! An entry may be outdated, for example because another server changed the record. A write therefore guards
-//! everything that it uses from here. If a guard fails, the write reads the store and decides again. Reads do
-//! not use the cache, because they have no guards.
+//! An entry may be outdated, for example because another server changed the record. A write therefore has a
+//! precondition for every entry that it uses. If one fails, the write reads the store and decides again. Reads do
+//! not use the cache, because they have no preconditions.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::texts::record::TextRef;
 use crate::trails::record::Trail;
 use crate::trails::store::Reported;
 
-/// What writes take from a flow.
+/// The fields of a flow that writes use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownFlow {
     pub(crate) id: Id,
@@ -42,7 +42,7 @@ impl From<&Flow> for KnownFlow {
     }
 }
 
-/// What writes take from a trail.
+/// The fields of a trail that writes use.
 #[derive(Debug)]
 pub(crate) struct KnownTrail {
     pub(crate) id: Id,
@@ -52,13 +52,13 @@ pub(crate) struct KnownTrail {
 }
 
 impl KnownTrail {
-    /// A trail of which nobody knows how much was reported to it.
+    /// Creates the entry of a trail whose number of reports is unknown.
     fn new(trail: &Trail) -> Self {
         let (artifacts, attestations) = Default::default();
         Self { id: trail.id, template: trail.template, artifacts, attestations }
     }
 
-    /// A trail that begins.
+    /// Creates the entry of a new trail, which has no reports.
     fn begun(trail: &Trail, limits: &Limits) -> Self {
         let (artifacts, attestations) = (Room::default(), Room::default());
         artifacts.set(limits.trail_artifacts);
@@ -66,7 +66,7 @@ impl KnownTrail {
         Self { artifacts, attestations, ..Self::new(trail) }
     }
 
-    /// The room for reports of this kind.
+    /// Returns the room for reports of this kind.
     pub(crate) const fn room(&self, kind: Reported) -> &Room {
         match kind {
             Reported::Artifacts => &self.artifacts,
@@ -75,12 +75,12 @@ impl KnownTrail {
     }
 }
 
-/// What writes take from an artifact, which never changes.
+/// The fields of an artifact that writes use. An artifact never changes.
 #[derive(Debug)]
 pub(crate) struct KnownArtifact {
     pub(crate) id: Id,
     pub(crate) fingerprint: Fingerprint,
-    /// The template's name for it, `""` without one.
+    /// Its name in the template; `""` without one.
     pub(crate) name: String,
 }
 
@@ -91,33 +91,33 @@ impl From<&Artifact> for KnownArtifact {
     }
 }
 
-/// How many more reports a trail takes before somebody has to count them.
+/// The number of reports that a trail may still get before they have to be counted.
 #[derive(Debug, Default)]
 pub(crate) struct Room(AtomicU64);
 
-/// Of the reports that a trail has room for, one of so many is taken before they are counted again. Other servers take as
-/// many meanwhile, each: so much the limit may be exceeded.
+/// The divisor of a trail's free room. A server accepts this fraction of it before it counts the reports again. Each other
+/// server may accept as many meanwhile, so the limit may be exceeded by that.
 const SHARE: u64 = 16;
 
 impl Room {
-    /// Takes one report, unless they have to be counted for it.
+    /// Uses the room of one report. Returns false if the reports have to be counted first.
     pub(crate) fn take(&self) -> bool {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// The trail was found to have room for so many more.
+    /// Sets the room after a count found that the trail may get this many more reports.
     pub(crate) fn set(&self, more: u64) {
         self.0.store(more / SHARE, Ordering::Relaxed);
     }
 }
 
-/// The records that names of recent writes led to.
+/// The records of the names in recent writes.
 pub(crate) struct NameCache {
     flows: Cache<(Id, FlowName), Current<KnownFlow>>,
     trails: Cache<(Id, Id, TrailName), Current<KnownTrail>>,
-    /// By what leads to the newest.
+    /// The newest artifacts, by name or fingerprint.
     artifacts: Cache<(Id, Key), KnownArtifact>,
-    /// By the digest of a report that changes nothing.
+    /// By the digest of a report that would not change the repo.
     repos: Cache<(Id, ledger::Hash), Current<Id>>,
 }
 
@@ -144,7 +144,7 @@ impl Weigh for KnownArtifact {
     }
 }
 
-/// What a recorded fact puts into the cache.
+/// The cache entry of a recorded fact.
 pub(crate) enum CacheUpdate {
     Flow(FlowName, KnownFlow),
     Trail(TrailName, Id, KnownTrail),
@@ -215,12 +215,13 @@ impl CacheUse {
         self.is_allowed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what was decided so far may rest on something that is over.
+    /// Returns whether the attempt used the cache, so that its decisions may be outdated.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
 
-    /// What came of an attempt, after which the store is asked: a refusal that no guard was checked for is none yet.
+    /// Returns the outcome of an attempt, and disables the cache for later attempts. An error of an attempt that used the
+    /// cache becomes a conflict, because no precondition was checked. The next attempt then decides from the store.
     pub(crate) fn settle<T>(&self, outcome: Result<T>) -> Result<T> {
         self.is_allowed.store(false, Ordering::Relaxed);
         match (self.is_used.swap(false, Ordering::Relaxed), outcome) {
@@ -236,7 +237,7 @@ impl CacheUse {
         cached
     }
 
-    /// Returns the same, or the value in the store, which it caches.
+    /// Returns the cached value as [`Self::get`] does, otherwise reads the store and caches the result.
     async fn get_or_read<K: Clone + Eq + Hash, T: Weigh>(
         &self,
         cache: &Cache<K, T>,
@@ -262,7 +263,10 @@ impl<T> Current<T> {
 }
 
 impl Context<'_> {
-    /// The flow of this name, as a write that guards it may take it. An archived one takes no more reports.
+    /// Returns the flow of this name, for a write with a precondition for it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the flow is archived, because it accepts no more reports.
     pub(crate) async fn known_flow(&self, name: &FlowName) -> Result<Option<Arc<Current<KnownFlow>>>> {
         let org = self.org()?;
         let read = async {
@@ -277,7 +281,7 @@ impl Context<'_> {
         Ok(known)
     }
 
-    /// The trail of this name in this flow, as a write that guards it may take it.
+    /// Returns the trail of this name in this flow, for a write with a precondition for it.
     pub(crate) async fn known_trail(
         &self,
         flow: Id,
@@ -291,7 +295,7 @@ impl Context<'_> {
         self.cache_use().get_or_read(&self.caches().names.trails, (org, flow, name.clone()), read).await
     }
 
-    /// The artifact that this leads to, the newest that the filter admits, as a write that guards it may take it.
+    /// Returns the newest artifact with this key that matches the filter, for a write with a precondition for it.
     pub(crate) async fn known_artifact(
         &self,
         key: &Key,
@@ -305,12 +309,12 @@ impl Context<'_> {
         self.cache_use().get_or_read(&self.caches().names.artifacts, (org, key.clone()), read).await
     }
 
-    /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.
+    /// Returns the repo that a report with this digest would not change, for a write with a precondition for it.
     pub(crate) fn known_repo(&self, reported: ledger::Hash) -> Result<Option<Arc<Current<Id>>>> {
         Ok(self.cache_use().get(&self.caches().names.repos, &(self.org()?, reported)))
     }
 
-    /// A report of this digest tells nothing new of the repo.
+    /// Caches that a report with this digest does not change the repo.
     pub(crate) fn remember_repo(&self, reported: ledger::Hash, repo: Current<Id>) -> Result<()> {
         self.caches().names.repos.insert((self.org()?, reported), Arc::new(repo));
         Ok(())

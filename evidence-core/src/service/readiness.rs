@@ -1,4 +1,4 @@
-//! Whether writes can succeed, for probes of load balancers and orchestrators.
+//! Checks whether writes can succeed, for probes of load balancers and orchestrators.
 
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::store::error::{StoreError, StoreResult, is_future};
 use crate::sweep::pending::Attachments;
 use crate::time::Timestamp;
 
-/// How long a successful check is cached.
+/// The time that a successful check is cached.
 const READY_FOR: Duration = Duration::from_secs(1);
 
-/// How long a check may take. A store that takes longer is not ready.
+/// The deadline of a check. A store that takes longer is not ready.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a check waits for the query behind its warnings. A slower query goes on, and a later check has its result.
+/// The time that a check waits for the query for its warnings. A slower query continues, and a later check uses its result.
 const WARNING_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The last check of the store. One check runs at a time, and requests that wait for it share its outcome, so that probes cost
-/// the store one small write a second at most, however many there are.
+/// The last check of the store. One check runs at a time, and requests that wait for it share its outcome. Any number of
+/// probes therefore costs the store at most one small write per second.
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
     last: Mutex<Option<Check>>,
@@ -41,15 +41,16 @@ struct Check {
 }
 
 impl Check {
-    /// Whether it answers a request that came at `since`: a failed check only the requests that waited for it, so that
-    /// the next one sees a recovery at once.
+    /// Returns whether the check is valid for a request that arrived at `since`. A failed check is valid only for requests
+    /// that waited for it, so that the next request sees a recovery at once.
     fn answers(&self, since: Instant) -> bool {
         self.ended_at >= since || self.outcome.is_ok() && self.ended_at.elapsed() < READY_FOR
     }
 }
 
 impl Readiness {
-    /// Checks the clock, the store and the place of the attachments, unless that was just done. Returns the warnings.
+    /// Checks the clock, the store and the place of the attachments, unless the last check is still valid. Returns the
+    /// warnings.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] with the reason.
@@ -79,7 +80,7 @@ async fn probe(parts: &Parts) -> StoreResult<()> {
     store.ready().await?;
     if let Attachments::Outside(place) = attachments {
         place.ready().await.map_err(|error| {
-            // The error may name directories and buckets, which are none of a probe's business.
+            // The error may name directories and buckets, which a probe must not show.
             tracing::warn!(%error, "the attachments cannot be written");
             StoreError::Unavailable("attachments cannot be written; the log says why".into())
         })?;
@@ -102,26 +103,26 @@ fn warnings(known: Known, now: Timestamp) -> Vec<String> {
     warnings
 }
 
-/// What is known of the newest entry of the store.
+/// The results of the queries for the newest entry of the store.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// Its time, as the last query that succeeded found it.
+    /// The time of the entry, from the last successful query.
     newest: Option<Timestamp>,
     /// Whether the last query failed.
     failed: bool,
 }
 
-/// The time of the newest entry of the store. The query reads the last entry of every ledger, so that it runs as a task beside
-/// the checks, one at a time, and its result is used again for a hundred times as long as it took.
+/// The time of the newest entry of the store. The query reads the last entry of every ledger, so it runs in a task of its
+/// own, one at a time. Its result is used for 100 times as long as the query took.
 #[derive(Debug, Default)]
 struct NewestEntry {
     known: Arc<StdMutex<Known>>,
-    /// When the next query may begin. Locked while one runs.
+    /// The earliest start of the next query. Locked while one runs.
     next: Arc<Mutex<Option<Instant>>>,
 }
 
 impl NewestEntry {
-    /// Returns what the last query found.
+    /// Returns the result of the last query.
     async fn get(&self, store: &Arc<dyn Store>) -> Known {
         if let Ok(mut next) = Arc::clone(&self.next).try_lock_owned()
             && next.is_none_or(|next| next <= Instant::now())
@@ -131,7 +132,7 @@ impl NewestEntry {
                 let begun = Instant::now();
                 match store.newest_entry().await {
                     Ok(newest) => *locked(&known) = Known { newest, failed: false },
-                    // Once, until a query succeeds: the checks go on.
+                    // Logged once until a query succeeds, because checks repeat.
                     Err(error) => {
                         if !std::mem::replace(&mut locked(&known).failed, true) {
                             tracing::warn!(%error, "the newest ledger entry cannot be read");
@@ -147,7 +148,7 @@ impl NewestEntry {
     }
 }
 
-/// The reason, without the words around it.
+/// Returns the reason of an error, without the words around it.
 fn reason(error: StoreError) -> String {
     match error {
         StoreError::Unavailable(reason) | StoreError::OutcomeUnknown(reason) => reason.to_string(),

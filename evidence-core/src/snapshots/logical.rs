@@ -256,7 +256,7 @@ impl LogicalSnapshots {
         let (mut archived, mut names) = (Archived::new(), BTreeMap::new());
         for part in members.chunks(MEMBERS) {
             for known in cx.store().environments_by_id(org, part).await? {
-                // Nothing is recorded about an environment's settings after it is archived.
+                // The settings of an archived environment no longer change.
                 if known.archived && known.revision < entries {
                     archived.insert(known.record.id, known.revision);
                 }

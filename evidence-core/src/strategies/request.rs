@@ -25,7 +25,7 @@ impl Sent {
     /// Decodes the content as an operation does after a transport has received it.
     ///
     /// # Errors
-    /// Those of [`Body::read`].
+    /// The errors of [`Body::read`].
     pub fn read<B: Body>(&self) -> Result<B> {
         B::read(match B::KIND {
             BodyKind::Empty => RawBody::Empty,

@@ -34,6 +34,7 @@ pub fn artifact_states<'a>(
 
 /// The reports of a trail, indexed by the content that they refer to. Building the index takes one pass; a
 /// look-up then costs only as much as the attestations of one artifact.
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct ContentIndex {
     attestations: Vec<ReportedAttestation>,
@@ -126,6 +127,7 @@ impl ContentIndex {
 }
 
 /// The state of content in a trail.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentStatus<L> {
     /// The verdict on the content in the trail.
@@ -143,6 +145,7 @@ pub struct ContentStatus<L> {
 /// Maximum number of attestations to scan for the queried content of one trail. Content with the same
 /// attestations and requirements is scanned once. An attestation may refer to much content, so without a
 /// limit the work would grow with the product of both.
+#[doc(hidden)]
 pub const MAX_LINES: usize = 1_000_000;
 
 /// Returns the state of the `wanted` content of a trail, by fingerprint. The verdicts are those that
@@ -152,6 +155,7 @@ pub const MAX_LINES: usize = 1_000_000;
 /// content. `keep` gets the lines of a scope, the reports there, and, for content, the result that `keep`
 /// returned for the trail. Content with the same attestations and requirements shares one result. Content
 /// beyond `most` lines is incomplete.
+#[doc(hidden)]
 pub fn content_statuses<'a, L: Clone>(
     template: &Template,
     (artifacts, attestations): (&'a [ReportedArtifact], &'a [ReportedAttestation]),

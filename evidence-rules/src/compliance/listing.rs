@@ -17,7 +17,7 @@ pub(super) const MAX_LINES: usize = 100_000;
 
 /// The state of listing the artifacts of a trail.
 pub(super) struct Listing<'a> {
-    /// How many more lines may be repeated.
+    /// The number of lines that may still be repeated.
     left: usize,
     /// The lines already listed, by the ids of the attestation and of its override.
     listed: BTreeSet<(Option<String>, Option<String>)>,

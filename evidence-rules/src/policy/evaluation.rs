@@ -429,6 +429,7 @@ const MAX_UNKNOWN: usize = 20;
 
 /// Returns why rules that this artifact violates applied although their conditions are unknown, up to
 /// `MAX_UNKNOWN`.
+#[doc(hidden)]
 pub fn unknown_conditions(
     policy: &Policy,
     artifact: Artifact<'_>,
@@ -453,6 +454,7 @@ pub fn evaluate(policy: &Policy, artifact: Artifact<'_>, contexts: &[FlowContext
 }
 
 /// Rebuilds the evaluation from a recorded outcome. Returns `None` if the outcome does not fit this policy.
+#[doc(hidden)]
 pub fn explain_outcome(
     policy: &Policy,
     outcome: &RuleOutcomes,
@@ -525,11 +527,13 @@ impl RuleOutcomes {
     }
 
     /// Returns the length of the recorded text, separators included.
+    #[doc(hidden)]
     pub const fn text_len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns whether the policy is satisfied.
+    #[doc(hidden)]
     pub fn are_satisfied(&self) -> bool {
         let passed = |letter: u8| ResolutionKind::of_letter(letter).is_some_and(ResolutionKind::is_passed);
         self.0.bytes().filter(|letter| char::from(*letter) != BETWEEN).all(passed)
@@ -539,6 +543,7 @@ impl RuleOutcomes {
 impl Policy {
     /// Returns whether the result for an artifact follows from its states in its flows. For an unreadable
     /// policy it does, because nothing complies with it.
+    #[doc(hidden)]
     pub fn follows_from_states(&self) -> bool {
         !self.is_readable() || self.attestations.is_empty() && self.conditions().next().is_none()
     }

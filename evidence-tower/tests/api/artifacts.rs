@@ -145,7 +145,7 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused(ap
         ),
     ];
     for (change, field) in table {
-        let body = with(report(), &change);
+        let body = merged(report(), &change);
         let refused = api
             .post("/artifacts/acme/shop")
             .json(&body)

@@ -275,7 +275,7 @@ async fn members_without_policies_ask_the_flows_beside_the_policies_of_others(ap
     api.attach("prod", "provenance").await;
     for members in [["prod", "free"], ["prod", "strict"]] {
         let name = members[1].replace("free", "one").replace("strict", "two");
-        api.put_logical(name, &members).await.created();
+        api.put_logical(name, members).await.created();
     }
     for compliant in [false, true] {
         if compliant {

@@ -23,7 +23,7 @@ async fn started(store: &Arc<dyn Store>, directory: &Path) -> (Evidence, Api) {
 async fn attest(api: &Api, file: &str) -> u16 {
     api.attest_in("shop", "t", "generic")
         .data(json!({"attestation_name": "one", "is_compliant": true}))
-        .file("attachment_file", "a", &file)
+        .file("attachment_file", "a", file)
         .await
         .status
         .as_u16()

@@ -438,7 +438,8 @@ async fn an_archived_type_takes_no_attestations_and_stays_readable(api: Api) {
         "errors": {"type_name": "An archived type takes no attestations"},
     });
     attest(&api, &json!({"ok": true})).await.expect_exactly(400, archived);
-    // Nothing brings it back, so that a version of it would be of no use; who makes the same types again is not refused.
+    // An archived type cannot be restored, so a new version of it would be useless. Creating the same types again is not
+    // refused.
     let archived = json!({
         "message": "Custom attestation type 'review' is archived for org 'acme'",
         "errors": {"name": "An archived type takes no new version"},

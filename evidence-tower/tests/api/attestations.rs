@@ -120,7 +120,7 @@ async fn what_could_improve_a_verdict_is_never_skipped(api: Api) {
         ),
     ];
     for (kind, claim, field) in table {
-        let sent = with(json!({"attestation_name": "checked"}), &claim);
+        let sent = merged(json!({"attestation_name": "checked"}), &claim);
         api.attest(kind, &sent).await.refuses_field(400, field);
     }
 }
@@ -239,7 +239,7 @@ async fn issues_scans_and_analyses_decide_by_what_they_found(api: Api) {
         ),
     ];
     for (kind, claim, is_compliant, mut answered) in table {
-        let body = with(json!({"attestation_name": kind}), &claim);
+        let body = merged(json!({"attestation_name": kind}), &claim);
         api.attest(kind, &body).await.expect_exactly(201, json!("OK"));
         answered["attestation_type"] = json!(kind);
         answered["is_compliant"] = json!(is_compliant);
@@ -366,7 +366,8 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short(api:
             "_schema: https://example.com/v1\nartifacts: {{attestations: [{{type: '{sbom}'}}, {{type: '{sarif}'}}]}}"
         );
         api.put_policy(flow, &policy).await.created();
-        api.report(flow, "a".repeat(64)).in_trail("t").named("app").await.created();
+        let report = api.report(flow, "a".repeat(64)).in_trail("t").named("app");
+        report.with(json!({"filename": "x"})).await.created();
         let attest = async |name: &str, kind: &str, data: Value, files: &[(&str, &str)]| {
             let document =
                 json!({"attestation_name": name, "type_name": kind, "attestation_data": data}).to_string();
@@ -573,7 +574,7 @@ async fn the_document_is_closed_and_validated(api: Api) {
         (json!({"description": 1}), "description"),
     ];
     for (change, field) in table {
-        let body = with(json!({"attestation_name": "bar", "is_compliant": true}), &change);
+        let body = merged(json!({"attestation_name": "bar", "is_compliant": true}), &change);
         api.attest("generic", &body).await.refuses_field(400, field);
     }
     api.get("/flows/acme/shop").await.fails(404, "Flow not found");
@@ -630,7 +631,7 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive(api: Api) {
     let text = ("name=\"attachment_file\"", "plain words");
     let second = ("name=\"attachment_file.7\"; filename=\"b.txt\"", "second");
     let first = ("name=\"attachment_file.0\"; filename=\"a.txt\"", "first");
-    api.post(path).file("attachment_file", "dir/report.txt", "hello").data(&body("one")).await.created();
+    api.post(path).file("attachment_file", "dir/report.txt", "hello").data(body("one")).await.created();
     api.post(path).form(&[("name=\"data_json\"", &body("text")), text]).await.created();
     api.post(path).form(&[second, ("name=\"data_json\"", &body("many")), text, first]).await.created();
     api.post(path)
@@ -687,7 +688,7 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
         let lenient = Api::new(Evidence::new(noting, Settings::default()), Mount::Tower, name).await;
         lenient.flow("shop", TEMPLATE).await;
         let attest = |api: &Api, flow: &str, more: Value| {
-            let document = with(json!({"attestation_name": "scan", "is_compliant": true}), &more);
+            let document = merged(json!({"attestation_name": "scan", "is_compliant": true}), &more);
             api.attest_in(flow, "t", "generic").data(&document).file("attachment_file", "a.txt", "evidence")
         };
         let repo = json!({"repo_info": {"name": "tags", "url": "https://git.example.com/tags"}});

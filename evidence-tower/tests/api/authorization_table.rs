@@ -348,7 +348,7 @@ impl World {
         }
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
-        api.attest_in("shop", "t", "system").data(&decision).await.created();
+        api.attest_in("shop", "t", "system").data(decision).await.created();
         let Json(allowance) = ALLOWANCE else { unreachable!() };
         api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();

@@ -292,7 +292,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
 }
 
 async fn attest(api: &Api, document: &Value) {
-    api.attest_in("open", "t", "generic").data(&document).await.created();
+    api.attest_in("open", "t", "generic").data(document).await.created();
 }
 
 #[apply(with_every_store)]

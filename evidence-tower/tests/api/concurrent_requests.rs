@@ -167,7 +167,7 @@ impl Client {
     }
 
     fn control(&self, identifier: &str) -> Ask {
-        self.api().post_control(identifier)
+        self.api().post_control(identifier).with(json!({"name": identifier}))
     }
 
     fn change_control(&self, identifier: &str, changes: Value) -> Ask {

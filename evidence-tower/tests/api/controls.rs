@@ -437,7 +437,7 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one(api: Api) {
             "attestation_name": "reviewed", "type_name": "decision", "control": control,
             "attestation_data": {"is_compliant": is_compliant, "by": [1.50, null]},
         });
-        let decision = with(decision, &more);
+        let decision = merged(decision, &more);
         api.attest("system", &decision)
     };
     decide("SDLC-4", false, json!({})).await.created();
@@ -584,7 +584,8 @@ async fn a_decision_that_is_overridden_says_by_whom_and_why(api: Api) {
 async fn a_decision_that_a_newer_attestation_of_its_name_superseded_is_shown_as_superseded(api: Api) {
     given_review(&api).await;
     given(&api, "SDLC-5", "another").await;
-    api.report("shop", "a".repeat(64)).in_trail("t").named("app").await.created();
+    let report = api.report("shop", "a".repeat(64)).in_trail("t").named("app");
+    report.with(json!({"filename": "x"})).await.created();
     let decide = async |name: &str, control: &str, on_artifact: bool, is_compliant: bool| {
         let mut document = json!({
             "attestation_name": name, "type_name": "decision", "control": control,

@@ -177,7 +177,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         api.post("/custom-attestation-types/acme").data(json!({ "name": kind })).await.created();
     }
     for control in ["sound", "damaged-control"] {
-        api.post_control(control).await.created();
+        api.post_control(control).with(json!({"name": control})).await.created();
     }
     for action in ["sound", "damaged-action"] {
         let action = json!({"name": action, "environments": ["prod"], "triggers": [], "targets": []});
@@ -304,7 +304,7 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right(api: Api, datab
     assert_eq!(users().await, left);
     assert_eq!(members().await, ["jane"]);
     assert_eq!(host.set_member(&acme, &mary, Role::Reader).await.unwrap_err().status(), status);
-    // Whether mary can administer acme is not known.
+    // It is unknown whether mary can administer acme.
     assert_eq!(host.remove_member(&acme, &name("jane")).await.unwrap_err().status(), 400);
 }
 
@@ -383,7 +383,7 @@ async fn no_verdict_is_better_for_what_is_left_out(api: Api, database: Database)
     let newest_first = listed(&api, "/attestations/acme/shop/trail/t/bar", "", "description").await;
     assert_eq!(newest_first, ["after", "sound"]);
 
-    // Nothing is known of a trail that cannot be read but that it is there.
+    // An unreadable trail is known to exist, and nothing else about it is.
     attest("bar", true, "sound").await;
     database.damage("trail_begun", "\"name\":\"t\"").await;
     let why = json!({"state": "INCOMPLETE", "state_info": "The trail cannot be read"});

@@ -13,7 +13,8 @@ async fn built(api: &Api, digit: char, repo: &Value) {
     });
     api.report("shop", fingerprint(digit))
         .with(json!({
-            "trail_name": "t", "git_commit": "c".repeat(40), "git_commit_info": commit, "repo_info": repo,
+            "build_url": "", "commit_url": "", "trail_name": "t", "git_commit": "c".repeat(40),
+            "git_commit_info": commit, "repo_info": repo,
         }))
         .await
         .created();

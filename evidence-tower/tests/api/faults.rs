@@ -192,7 +192,7 @@ async fn a_503_to_a_write_of_which_a_part_was_recorded_says_that_the_outcome_is_
 async fn given_attachment(api: &Api, content: &str) -> String {
     let attest = api.attest_in("shop", "t", "generic");
     let attest = attest.data(json!({"attestation_name": "one", "is_compliant": true}));
-    attest.file("attachment_file", "report.txt", &content).await.created();
+    attest.file("attachment_file", "report.txt", content).await.created();
     let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
     let id = found[0]["attestation_id"].as_str().unwrap();
     format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")

@@ -12,7 +12,7 @@ const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n
 const NOW: f64 = 1_783_538_510.0;
 
 async fn put_all(api: &Api, members: &[&str]) {
-    api.put_logical("all", &members).await.created();
+    api.put_logical("all", members).await.created();
 }
 
 async fn archive(api: &Api, environment: &str) {
@@ -151,7 +151,7 @@ async fn the_state_of_a_logical_environment_is_that_of_its_latest_snapshot(api: 
         let snapshot = api.get("/snapshots/acme/all/-1").await.ok();
         assert_eq!(snapshot["compliant"], latest["compliant"], "{step}");
     };
-    // Nothing shows before the first snapshot of a member.
+    // There is no snapshot before the first one of a member.
     expect("no member was reported on", 0, json!(null)).await;
     api.report_running("good", &[]).await.created();
     expect("one member was not reported on", 1, json!(null)).await;

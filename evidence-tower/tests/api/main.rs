@@ -1,5 +1,8 @@
 //! The API as its callers see it: request in, response out, over every store, each at one mount.
 
+// An async function without `#[apply]` is no test.
+#![deny(dead_code)]
+
 #[macro_use]
 extern crate macro_rules_attribute;
 

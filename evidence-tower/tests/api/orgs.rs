@@ -51,7 +51,7 @@ async fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there(
         assert_eq!(default(JANE).await, json!({"default_org_name": org}));
     }
     assert_eq!(default(JOHN).await, json!({"default_org_name": ""}));
-    // Whether there is such an organization nobody learns.
+    // The response does not show whether the organization exists.
     for org in ["foobar", "non-existing-org-abc123", "no%20name", "john"] {
         let denied = format!("Access denied to /api/v2/user/{}", org.replace("%20", " "));
         assert_eq!(api.put(&format!("/user/{org}")).await.message(403), denied);

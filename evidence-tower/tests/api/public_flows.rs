@@ -159,7 +159,7 @@ async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived(api: Api) {
         assert_eq!(visibility().await, json!(wanted));
         expect_hidden().await;
     }
-    // Nothing else of it can.
+    // Its other data cannot be read.
     for document in [
         json!({"name": name, "description": "other", "visibility": "private"}),
         json!({"name": name, "description": ""}),

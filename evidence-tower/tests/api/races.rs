@@ -140,7 +140,7 @@ async fn one_policy_of_one_version(api: Api) {
     let payload = json!({"name": "strict"}).to_string();
     let text = "_schema: https://example.com/schemas/policy/v1\n";
     let statuses =
-        race(|_| api.put("/policies/acme").payload(&payload).file("policy_file", "p.yaml", &text)).await;
+        race(|_| api.put("/policies/acme").payload(&payload).file("policy_file", "p.yaml", text)).await;
     assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
     let policy = seen(&api, "/policies/acme/strict").await;
     assert_eq!(policy["versions"].as_array().map(Vec::len), Some(1), "{policy}");

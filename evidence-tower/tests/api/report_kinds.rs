@@ -6,10 +6,7 @@ use crate::support::prelude::*;
 fn kinds() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     let digests = json!({"registry.example.com/shop:1": "1".repeat(64)});
     let plain = json!({"digests": digests, "creationTimestamp": 1_700_000_000});
-    let with = |more: Value| {
-        let entry = with(plain.clone(), &more);
-        entry
-    };
+    let with = |more: Value| merged(plain.clone(), &more);
     vec![
         ("docker", plain.clone(), vec![]),
         ("server", plain.clone(), vec![]),
@@ -75,7 +72,7 @@ async fn what_is_wrong_in_a_report_is_named_and_nothing_is_recorded(api: Api) {
     for (kind, entry, required) in kinds() {
         api.given_environments(kind, &[kind]).await;
         let refused = async |artifacts: Value, more: Value, field: &str| {
-            let body = with(json!({ "artifacts": artifacts }), &more);
+            let body = merged(json!({ "artifacts": artifacts }), &more);
             let reply = api.put(&format!("/environments/acme/{kind}/report/{kind}")).json(body).await;
             assert_eq!(
                 (reply.status.as_u16(), &reply.json()["message"]),
@@ -222,9 +219,7 @@ async fn a_snapshot_shows_pods_by_name_and_the_newest_task(api: Api) {
 async fn what_apps_and_cloud_run_tell_is_recorded_and_shown_of_the_newest(api: Api, store: Arc<dyn Store>) {
     let entries = |older: Value, newer: Value| {
         let with = |more: Value, created: u64| {
-            let entry =
-                with(json!({"digests": {"shop": "1".repeat(64)}, "creationTimestamp": created}), &more);
-            entry
+            merged(json!({"digests": {"shop": "1".repeat(64)}, "creationTimestamp": created}), &more)
         };
         json!({"artifacts": [with(newer.clone(), 9), with(older, 5), with(newer, 7)]})
     };

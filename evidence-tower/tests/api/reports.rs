@@ -200,7 +200,7 @@ async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report(api: 
     api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
     let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
     ask.await.expect_exactly(200, json!("OK"));
-    // Nothing runs that may not.
+    // No artifact runs that must not.
     api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
     api.expect_snapshots("prod", 2).await;
 }

@@ -474,6 +474,7 @@ fn with_live_artifacts(case: impl AsyncFn(Api)) {
         for (digit, repo) in [('a', WEB), ('b', WEB), ('c', TOOL)] {
             api.report("shop", fingerprint(digit))
                 .with(json!({
+                    "build_url": "",
                     "git_commit": "b".repeat(40),
                     "commit_url": if digit == 'a' { "https://x.org/commit" } else { "" },
                     "repo_info": {"name": repo, "url": format!("https://x.org/{repo}")},

@@ -101,7 +101,7 @@ pub(crate) async fn fill(api: &Api, many: usize) {
         let payload = json!({"name": format!("policy{number}")}).to_string();
         let policy =
             "_schema: https://example.com/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
-        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", &policy).await.created();
+        api.put("/policies/acme").payload(&payload).file("policy_file", "p.yml", policy).await.created();
         if number < Limits::default().environment_policies {
             let attached = json!({"policy_names": [format!("policy{number}")]});
             api.post("/environments/acme/prod/policies").json(attached).await.ok();
@@ -493,7 +493,7 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     let attest = async |more: Value| {
         let user_data = json!({"text": "x".repeat(200_000)});
         let large = json!({"attestation_name": "large", "is_compliant": true, "user_data": user_data});
-        let document = with(large, &more);
+        let document = merged(large, &more);
         api.attest_in("shop", "t", "generic").data(&document).await.created();
     };
     for _ in 0..BODIES {

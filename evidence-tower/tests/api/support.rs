@@ -438,6 +438,7 @@ fn part(disposition: &str, content: impl Display) -> String {
 }
 
 /// A request in the making; it is sent by awaiting it.
+#[must_use = "a request is sent by awaiting it"]
 pub(crate) struct Ask {
     api: Api,
     method: Method,
@@ -450,7 +451,7 @@ pub(crate) struct Ask {
     document: Option<(Document, Value)>,
 }
 
-/// How a document is sent.
+/// The encoding of a document in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Document {
     Json,
@@ -542,7 +543,7 @@ impl IntoFuture for Ask {
     fn into_future(mut self) -> Self::IntoFuture {
         match self.document.take() {
             Some((Document::Json, document)) => self = self.bytes("application/json", document.to_string()),
-            Some((Document::Form, document)) => self = self.data(&document),
+            Some((Document::Form, document)) => self.parts.insert(0, part("name=\"data_json\"", document)),
             None => {}
         }
         if !self.parts.is_empty() {

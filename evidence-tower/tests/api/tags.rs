@@ -7,6 +7,7 @@ macro_rules! with_resources {
 }
 
 /// Runs a case where a flow, an environment, a control and a repo exist, with the repo's id.
+#[expect(clippy::needless_pass_by_value, reason = "cases are closures written at the call")]
 fn with_resources(case: impl AsyncFn(Api, &str)) {
     on_every_store(async |api| {
         api.environment("production").await;

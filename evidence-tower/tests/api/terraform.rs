@@ -56,7 +56,7 @@ fn put_environment(api: &Api, name: &str, kind: &str, description: &str, include
 }
 
 fn put_logical(api: &Api, name: &str, description: &str, members: &Value) -> Ask {
-    api.put_logical(name, &members)
+    api.put_logical(name, members)
         .with(json!({"description": description, "include_scaling": false, "policies": null}))
 }
 

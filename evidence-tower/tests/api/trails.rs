@@ -17,7 +17,7 @@ pub(crate) const COMMIT: &str = "9e9a2c4b5d6e7f8091a2b3c4d5e6f70812345678";
 impl Api {
     /// Adds an attestation of this kind to the trail `t` of the flow `shop`.
     pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask {
-        self.attest_in("shop", "t", kind).data(&document)
+        self.attest_in("shop", "t", kind).data(document)
     }
 
     /// Reports to trail `t` of flow `shop` an artifact with this template name, whose fingerprint is `digit` 64 times.
@@ -85,7 +85,7 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake(api: Api
         let refused = api
             .put(path)
             .data(json!({"name": "t", "description": ""}))
-            .template(&wrong)
+            .template(wrong)
             .await
             .expect(400, json!({"message": INVALID}))
             .body;
@@ -168,7 +168,7 @@ async fn optional_parts_of_a_trail_are_validated(api: Api) {
         (json!({"description": "a\u{0}b"}), "description"),
     ];
     for (more, field) in table {
-        let document = with(json!({"name": "t"}), &more);
+        let document = merged(json!({"name": "t"}), &more);
         api.begin("shop", &document).await.refuses_field(400, field);
     }
     api.get("/trails/acme").await.expect(200, json!({"data": [], "pagination": {"total": 0}}));
@@ -201,7 +201,7 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
     let path = "/attestations/acme/shop/trail/t/generic";
     for number in 0..3 {
         for (name, more) in [("bar", json!({})), ("foo", json!({"artifact_fingerprint": "a".repeat(64)}))] {
-            let document = with(
+            let document = merged(
                 json!({
                     "attestation_name": name, "is_compliant": number != 1, "description": format!("the {number}"),
                     "user_data": {"number": number},

@@ -31,6 +31,7 @@ impl Damage {
 }
 
 /// Runs a case over every store, with the store and the id of `acme` at hand.
+#[expect(clippy::needless_pass_by_value, reason = "cases are closures written at the call")]
 pub(crate) fn on_every_store_without_rebuild(case: impl AsyncFn(Api, &dyn Store, Id)) {
     block_on(async {
         for StoreUnderTest { name, store, guard, .. } in stores().await {

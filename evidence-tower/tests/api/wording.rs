@@ -511,7 +511,7 @@ async fn what_breaks_a_rule_is_said_alike(api: Api, _: Wording) {
     let wrong = "version: 1\ntrail:\n  attestations: [{name: x, type: not-supported}, {type: generic}]\n";
     for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
         let refused =
-            api.put(path).data(json!({"name": "t", "description": ""})).template(&wrong).await.json();
+            api.put(path).data(json!({"name": "t", "description": ""})).template(wrong).await.json();
         assert_eq!(refused["message"], INVALID);
         let text = refused["errors"]["template_file"].as_str().unwrap();
         assert!(text.starts_with("2 validation errors for Template\n"), "{text}");

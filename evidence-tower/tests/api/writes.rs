@@ -35,18 +35,18 @@ fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> Ask {
 }
 
 fn artifact(api: &Api, more: &Value) -> Ask {
-    let artifact = with(
+    let artifact = merged(
         json!({
             "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
             "build_url": "b", "commit_url": "c", "repo_info": repo(),
         }),
-        &more,
+        more,
     );
     api.post("/artifacts/acme/shop").json(artifact)
 }
 
 fn flow(api: &Api, template: &str) -> Ask {
-    api.put_flow("shop").template(&template)
+    api.put_flow("shop").template(template)
 }
 
 fn begin(api: &Api, name: &str, description: &str) -> Ask {

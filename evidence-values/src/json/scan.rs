@@ -4,18 +4,18 @@ use std::borrow::Cow;
 
 /// A position in grammatically valid JSON text, before a value, a name or the end of the enclosing container.
 #[derive(Debug, Clone, Copy)]
-pub struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     rest: &'a str,
 }
 
 impl<'a> Scanner<'a> {
     /// Starts at the beginning of a text.
-    pub const fn new(text: &'a str) -> Self {
+    pub(crate) const fn new(text: &'a str) -> Self {
         Self { rest: text }
     }
 
     /// Returns the next byte that is not white space.
-    pub fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
         self.rest.bytes().next()
     }
@@ -27,13 +27,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Enters the next array or object.
-    pub fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.peek();
         self.take(1);
     }
 
     /// Returns whether the enclosing array or object has another item or name.
-    pub fn more(&mut self) -> bool {
+    pub(crate) fn more(&mut self) -> bool {
         if self.peek() == Some(b',') {
             self.take(1);
         }
@@ -41,7 +41,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Leaves the enclosing array or object, skipping the rest of it.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let mut rest = self.rest.as_bytes().iter();
         let mut depth = 1_usize;
         while depth > 0 {
@@ -57,7 +57,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns the text of the next value.
-    pub fn value(&mut self) -> &'a str {
+    pub(crate) fn value(&mut self) -> &'a str {
         match self.peek() {
             Some(b'[' | b'{') => {
                 let begin = self.rest;
@@ -71,7 +71,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns the next null, boolean or number.
-    pub fn scalar(&mut self) -> &'a str {
+    pub(crate) fn scalar(&mut self) -> &'a str {
         let ends = |byte| matches!(byte, b',' | b':' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
         self.peek();
         self.take(self.rest.bytes().position(ends).unwrap_or(self.rest.len()))
@@ -81,7 +81,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// The string contains half of a surrogate pair, which the grammar allows.
-    pub fn string(&mut self) -> serde_json::Result<Cow<'a, str>> {
+    pub(crate) fn string(&mut self) -> serde_json::Result<Cow<'a, str>> {
         self.peek();
         let quoted = self.quoted();
         if quoted.contains('\\') {
@@ -96,7 +96,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// As [`Self::string`].
-    pub fn name(&mut self) -> serde_json::Result<Cow<'a, str>> {
+    pub(crate) fn name(&mut self) -> serde_json::Result<Cow<'a, str>> {
         let name = self.string()?;
         self.peek();
         self.take(1);
@@ -127,7 +127,7 @@ pub(super) fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
 ///
 /// # Errors
 /// As [`Scanner::string`].
-pub fn compact(text: &str) -> serde_json::Result<String> {
+pub(crate) fn compact(text: &str) -> serde_json::Result<String> {
     let (mut at, mut written) = (Scanner::new(text), String::with_capacity(text.len()));
     while let Some(byte) = at.peek() {
         if byte == b'"' {

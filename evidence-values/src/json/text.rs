@@ -25,7 +25,7 @@ pub struct JsonText(Arc<RawValue>);
 
 impl JsonText {
     /// The name by which the request decoder recognizes this type.
-    pub const NAME: &'static str = "evidence_values::JsonText";
+    pub(crate) const NAME: &'static str = "evidence_values::JsonText";
 
     /// Serializes a value to its text.
     ///

@@ -356,7 +356,7 @@ proptest! {
         }
     }
 
-    /// Nothing complies with a template that cannot be read, and every verdict has the reason.
+    /// No trail complies with a template that cannot be read, and every verdict has the reason.
     #[test]
     fn nothing_complies_with_a_template_that_cannot_be_read(
         yaml in "\\PC{0,40}", (artifacts, attestations) in arbitrary_reports()

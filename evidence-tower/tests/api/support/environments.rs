@@ -71,7 +71,7 @@ impl Api {
     pub(crate) async fn given_flow_with_template(&self) {
         let template =
             "version: 1\ntrail: {artifacts: [{name: api, attestations: [{name: test, type: generic}]}]}\n";
-        self.flow("web", template).await;
+        self.put_flow("web").template(template).await.expect_exactly(201, json!("OK"));
     }
 
     /// Asserts that the environment has exactly the snapshots 1 to `count`.

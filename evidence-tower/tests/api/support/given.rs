@@ -35,7 +35,7 @@ impl Api {
         self.post(&format!("/attestations/acme/{flow}/trail/{trail}/{kind}"))
     }
 
-    /// Adds a generic attestation of the trail `t`, or of what [`Ask::with`] names.
+    /// Adds a generic attestation to the trail `t`. [`Ask::with`] may name an artifact.
     pub(crate) fn generic(&self, flow: impl Display, name: impl Display, is_compliant: bool) -> Ask {
         let attestation = json!({"attestation_name": name.to_string(), "is_compliant": is_compliant});
         self.attest_in(flow, "t", "generic").form_of(attestation)
@@ -82,8 +82,8 @@ impl Ask {
     }
 }
 
-/// The document, with these fields in place of its own.
-pub(crate) fn with(mut document: Value, fields: &Value) -> Value {
+/// Returns the document with these fields, which replace its own.
+pub(crate) fn merged(mut document: Value, fields: &Value) -> Value {
     document.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     document
 }

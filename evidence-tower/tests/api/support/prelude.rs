@@ -8,7 +8,7 @@ pub(crate) use serde_json::{Value, json};
 
 pub(crate) use crate::mounts::Mount;
 pub(crate) use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
-pub(crate) use crate::support::given::with;
+pub(crate) use crate::support::given::merged;
 pub(crate) use crate::support::json::{FORBIDDEN, INVALID, fields};
 pub(crate) use crate::support::{
     Api, Ask, JANE, JOHN, ManualClock, NOW, Reply, StoreUnderTest, acme, block_on, fixture, in_memory,

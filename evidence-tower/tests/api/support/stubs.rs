@@ -12,6 +12,9 @@ use futures_util::future::{BoxFuture, ready};
 
 use crate::support::Marker;
 
+/// Removes the content of this digest.
+pub(crate) type Remove = dyn Fn(&Fingerprint) -> BoxFuture<'static, StoreResult<()>> + Send + Sync;
+
 /// An object store that forgets its contents.
 pub(crate) struct StubBlobs {
     pub(crate) marker: Marker,
@@ -20,7 +23,7 @@ pub(crate) struct StubBlobs {
     /// Returns the chunk of this number.
     pub(crate) get_chunk: Box<dyn Fn(u64) -> StoreResult<Option<Bytes>> + Send + Sync>,
     pub(crate) ready: Box<dyn Fn() -> StoreResult<()> + Send + Sync>,
-    pub(crate) remove: Box<dyn Fn(&Fingerprint) -> BoxFuture<'static, StoreResult<()>> + Send + Sync>,
+    pub(crate) remove: Box<Remove>,
 }
 
 impl Default for StubBlobs {

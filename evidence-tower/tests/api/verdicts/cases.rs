@@ -75,7 +75,7 @@ const UNIT_OF_BUILDS: &str =
     "{attestations: [{name: unit, type: generic, if: \"${{ flow.tags.kind == 'build' }}\"}]}";
 /// More rules than the service of these cases evaluates of one artifact.
 const TOO_MANY: &str = "too many";
-/// How many rules that are.
+/// The most rules that the service of these cases evaluates for one artifact.
 const MOST_RULES: usize = 20;
 
 /// Rules with an exception under this condition.

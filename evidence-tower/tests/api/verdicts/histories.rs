@@ -119,7 +119,7 @@ fn every_place_has_the_verdict_of_the_model_whatever_happened() {
                         let says = yes(satisfied[number]);
                         (expected, [yes(expected == "COMPLIANT"), says, says, says])
                     }
-                    // Nothing is known of what nobody reported.
+                    // Content that was never reported is unknown.
                     false => ("–", ["404", "404", "404", "no"]),
                 };
                 assert_eq!((state.as_str(), places), expected, "{rules} {made:?}");
