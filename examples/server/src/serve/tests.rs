@@ -17,6 +17,18 @@ use super::*;
 /// The capacity of a pipe.
 const PIPE: usize = 64 << 10;
 
+/// Serves a connection. [`Connections`] exists until it ends, because dropping it stops the server.
+async fn serve<A, B>(api: A, stream: DuplexStream)
+where
+    A: Service<Request<BodyDeadline<Incoming>>, Response = Response<B>, Error = Infallible>,
+    A: Clone + Send + 'static,
+    A::Future: Send,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    let connections = Connections::new(api);
+    connections.serve(stream).await;
+}
+
 /// Connects to a server that processes each request for this long, and then generates the text of the
 /// response for as long.
 fn connected(work: Duration) -> DuplexStream {
@@ -31,7 +43,7 @@ fn connected(work: Duration) -> DuplexStream {
         Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(text))))
     });
     let (near, far) = duplex(PIPE);
-    tokio::spawn(Connections::new(api).serve(near));
+    tokio::spawn(serve(api, near));
     far
 }
 
@@ -47,7 +59,7 @@ fn long_piece(pipe: usize) -> (DuplexStream, impl Future<Output = Duration>) {
     });
     let (near, far) = duplex(pipe);
     let since = Instant::now();
-    let served = tokio::spawn(Connections::new(api).serve(near));
+    let served = tokio::spawn(serve(api, near));
     (far, async move {
         served.await.unwrap();
         since.elapsed()
@@ -195,7 +207,7 @@ async fn of_an_answer_that_is_not_read_little_is_taken() {
         ready(Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(pieces)))))
     });
     let (near, mut far) = duplex(PIPE);
-    tokio::spawn(async move { Connections::new(api).serve(near).await });
+    tokio::spawn(serve(api, near));
     let (client, mut line) = duplex(PIPE);
     tokio::spawn(async move {
         // The line breaks unnoticed before the text of the response arrives.
