@@ -104,22 +104,58 @@ async fn a_client_that_stops_reading_is_cut_off() {
     }
 }
 
+/// Sends a request over HTTP/2 and returns the body of the response. Its stream has a window of this size, and
+/// the client answers pings.
+async fn body_over_http2(client: DuplexStream, window: u32) -> Incoming {
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.initial_stream_window_size(window).initial_connection_window_size(16 << 20);
+    let (mut requests, connection) = http.handshake(TokioIo::new(client)).await.unwrap();
+    tokio::spawn(connection);
+    requests.send_request(Request::new(Empty::<Bytes>::new())).await.unwrap().into_body()
+}
+
+/// Returns the length of the next piece of a response.
+async fn next_piece(body: &mut Incoming) -> usize {
+    body.frame().await.unwrap().unwrap().into_data().unwrap().len()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_over_http2_gets_the_whole_piece() {
     let (client, _) = long_piece(PIPE);
-    let mut http = http2::Builder::new(TokioExecutor::new());
-    http.initial_stream_window_size(64 << 10).initial_connection_window_size(64 << 10);
-    let (mut requests, connection) = http.handshake(TokioIo::new(client)).await.unwrap();
-    tokio::spawn(connection);
-    let response = requests.send_request(Request::new(Empty::<Bytes>::new())).await.unwrap();
-    let (mut body, mut read, since) = (response.into_body(), 0, Instant::now());
-    while let Some(frame) = body.frame().await {
-        let length = frame.unwrap_or_else(|error| panic!("{read}: {error}")).into_data().unwrap().len();
+    let (mut body, mut read, since) = (body_over_http2(client, 64 << 10).await, 0, Instant::now());
+    while read < LONG_PIECE {
+        let length = next_piece(&mut body).await;
         read += length;
         sleep(Duration::from_secs(1).mul_f64(length as f64 / READ_PER_SECOND as f64)).await;
     }
-    assert_eq!(read, LONG_PIECE);
     assert!(since.elapsed() > 2 * IDLE_TIMEOUT + STALL_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_answers_pings_and_stops_reading_is_cut_off() {
+    for (window, pieces) in [(0, 0), (1000, 0), (1000, 3)] {
+        let (client, elapsed) = long_piece(PIPE);
+        let mut body = body_over_http2(client, window).await;
+        for _ in 0..pieces {
+            next_piece(&mut body).await;
+        }
+        let elapsed = timeout(10 * IDLE_TIMEOUT, elapsed).await.expect("the connection ends");
+        let limit = IDLE_TIMEOUT + CLOSE_TIMEOUT;
+        assert!((limit..=limit + Duration::from_secs(1)).contains(&elapsed), "{window}: {elapsed:?}");
+        drop(body);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_a_little_now_and_then_is_not_cut_off() {
+    let (client, _) = long_piece(PIPE);
+    let (mut body, mut read) = (body_over_http2(client, 1000).await, 0);
+    for _ in 0..10 {
+        read += next_piece(&mut body).await;
+        sleep(IDLE_TIMEOUT - Duration::from_secs(1)).await;
+    }
+    assert!(read <= 10_000, "{read}");
+    assert_eq!(read + body.collect().await.unwrap().to_bytes().len(), LONG_PIECE);
 }
 
 /// The client takes what it receives only slowly from a line with large buffers, so that pings are behind the
@@ -141,12 +177,8 @@ async fn a_client_that_reads_slowly_need_not_answer_pings_at_once() {
         };
         tokio::join!(slowly, tokio::io::copy(&mut from_client, &mut to_server))
     });
-    let mut http = http2::Builder::new(TokioExecutor::new());
-    http.initial_stream_window_size(16 << 20).initial_connection_window_size(16 << 20);
-    let (mut requests, connection) = http.handshake(TokioIo::new(client)).await.unwrap();
-    tokio::spawn(connection);
-    let response = requests.send_request(Request::new(Empty::<Bytes>::new())).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), LONG_PIECE);
+    let body = body_over_http2(client, 16 << 20).await;
+    assert_eq!(body.collect().await.unwrap().to_bytes().len(), LONG_PIECE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,11 +246,7 @@ async fn of_an_answer_that_is_not_read_little_is_taken() {
         timeout(Duration::from_millis(500), copy_bidirectional(&mut line, &mut far)).await.ok();
         pending::<()>().await;
     });
-    let mut http = http2::Builder::new(TokioExecutor::new());
-    http.initial_stream_window_size(16 << 20).initial_connection_window_size(16 << 20);
-    let (mut requests, connection) = http.handshake(TokioIo::new(client)).await.unwrap();
-    tokio::spawn(connection);
-    let _unread = requests.send_request(Request::new(Empty::<Bytes>::new())).await.unwrap();
+    let _unread = body_over_http2(client, 16 << 20).await;
     sleep(STALL_TIMEOUT / 2).await;
     let taken = taken.load(Ordering::Relaxed) * PIECE;
     assert!((1..=MAX_BUFFER + PIPE + 4 * PIECE).contains(&taken), "{taken}");
