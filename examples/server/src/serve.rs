@@ -44,8 +44,11 @@ const MAX_BUFFER: usize = 64 << 10;
 const MAX_STREAMS: u32 = 100;
 /// The timeout without progress during a request or a response.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The timeout without a request, even if the peer sends something else.
+/// The timeout while the service works on no request and no byte of a response is written, even if the peer
+/// sends something else.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The timeout for a peer to read on or to close its side, after the server has begun to shut down a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeouts of a request body.
 const BODY_TIMEOUTS: BodyTimeouts = BodyTimeouts { piece: STALL_TIMEOUT, whole: Duration::from_secs(600) };
 /// The bounds for reading from a connection after its last response.
@@ -240,6 +243,8 @@ where
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(HEAD_OR_IDLE_TIMEOUT)
+            // The answer to a ping comes after the data that the peer has yet to read.
+            .keep_alive_timeout(STALL_TIMEOUT)
             .max_concurrent_streams(MAX_STREAMS)
             .max_send_buf_size(MAX_BUFFER);
         Self { api, http, stop: watch::Sender::new(()) }
@@ -257,11 +262,11 @@ where
         let stream = TokioIo::new(Lingering::new(stream, LINGER_BOUNDS));
         let service = service_fn(move |request: Request<Incoming>| {
             let (api, requests) = (api.clone(), requests.clone());
-            let (active, open) = (requests.begin(), requests.open());
+            let active = requests.begin();
             async move {
                 let response = api.oneshot(request.map(|body| BodyDeadline::new(body, BODY_TIMEOUTS))).await;
                 drop(active);
-                response.map(|response| response.map(|body| TrackedBody::new(body, requests, open)))
+                response.map(|response| response.map(|body| TrackedBody::new(body, requests)))
             }
         });
         let connection = self.http.serve_connection(stream, service).into_owned();
@@ -280,13 +285,17 @@ where
                 None => {
                     connection.as_mut().graceful_shutdown();
                     let cut = async {
-                        tokio::time::sleep(IDLE_TIMEOUT).await;
+                        tokio::time::sleep(CLOSE_TIMEOUT).await;
                         idle().await;
                     };
                     tokio::select! {
                         ended = connection => ended,
-                        // The peer does not close its side.
-                        () = cut => Ok(()),
+                        () = cut => {
+                            tracing::warn!(
+                                "a connection was closed, because the peer neither read a response nor closed its side"
+                            );
+                            Ok(())
+                        }
                     }
                 }
             };

@@ -4,11 +4,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -16,58 +16,45 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// Any error, as in bodies.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The requests of a connection. A request is *open* from its head to the end of its response. It is *active*
-/// while the service works on it.
+/// The requests of a connection. A request is *active* while the service works on it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ActiveRequests(Arc<Requests>);
+pub(crate) struct ActiveRequests(Arc<Mutex<Progress>>);
 
 #[derive(Debug)]
-struct Requests {
-    active: AtomicUsize,
-    open: Mutex<OpenRequests>,
+struct Progress {
+    active: usize,
+    /// When a request was last active, or a byte of a response was last written. Initially when the
+    /// connection was opened.
+    last: Instant,
 }
 
-#[derive(Debug)]
-struct OpenRequests {
-    count: usize,
-    /// When the last one ended, initially when the connection was opened.
-    last_ended: Instant,
-}
-
-impl Default for Requests {
+impl Default for Progress {
     fn default() -> Self {
-        let open = OpenRequests { count: 0, last_ended: Instant::now() };
-        Self { active: AtomicUsize::new(0), open: Mutex::new(open) }
+        Self { active: 0, last: Instant::now() }
     }
 }
 
 impl ActiveRequests {
     /// Counts an active request until the returned guard is dropped.
     pub(crate) fn begin(&self) -> ActiveRequest {
-        self.0.active.fetch_add(1, Ordering::Relaxed);
+        self.progress().active += 1;
         ActiveRequest(self.clone())
     }
 
     fn is_any(&self) -> bool {
-        self.0.active.load(Ordering::Relaxed) > 0
+        self.progress().active > 0
     }
 
-    /// Counts an open request until the returned guard is dropped.
-    pub(crate) fn open(&self) -> OpenRequest {
-        self.change(|open| open.count += 1);
-        OpenRequest(self.clone())
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut OpenRequests) -> T) -> T {
-        change(&mut self.0.open.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Completes when no request was open for `timeout`, even if the peer sends something else, such as
-    /// pings.
+    /// Completes when no request was active and no byte of a response was written for `timeout`, even if the
+    /// peer sends something else, such as pings.
     pub(crate) async fn idle(&self, timeout: Duration) {
         loop {
             let now = Instant::now();
-            let since = self.change(|open| if open.count > 0 { now } else { open.last_ended });
+            let since = if self.is_any() { now } else { self.progress().last };
             let deadline = since + timeout;
             if deadline <= now {
                 return;
@@ -77,26 +64,15 @@ impl ActiveRequests {
     }
 }
 
-/// A request whose response has not ended.
-#[derive(Debug)]
-pub(crate) struct OpenRequest(ActiveRequests);
-
-impl Drop for OpenRequest {
-    fn drop(&mut self) {
-        self.0.change(|open| {
-            open.count -= 1;
-            open.last_ended = Instant::now();
-        });
-    }
-}
-
 /// A request that is being processed.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest(ActiveRequests);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.0.active.fetch_sub(1, Ordering::Relaxed);
+        let mut progress = self.0.progress();
+        progress.active -= 1;
+        progress.last = Instant::now();
     }
 }
 
@@ -259,40 +235,61 @@ where
     }
 }
 
-/// The body of a response. Its request is open until the body is dropped, and active while the service
-/// generates the next piece.
+/// The body of a response. Its request is active while the service generates the next piece.
 #[derive(Debug)]
 pub(crate) struct TrackedBody<B> {
     body: B,
     requests: ActiveRequests,
     active: Option<ActiveRequest>,
-    _open: OpenRequest,
 }
 
 impl<B> TrackedBody<B> {
-    /// Creates the body of the response to `open` on the connection with these requests.
-    pub(crate) const fn new(body: B, requests: ActiveRequests, open: OpenRequest) -> Self {
-        Self { body, requests, active: None, _open: open }
+    /// Creates the body of a response on the connection with these requests.
+    pub(crate) const fn new(body: B, requests: ActiveRequests) -> Self {
+        Self { body, requests, active: None }
+    }
+}
+
+/// A piece of a response. hyper takes a piece of any size at once and drops the body after the last one, long
+/// before it has written the bytes. The progress of a response is therefore that of its pieces.
+#[derive(Debug)]
+pub(crate) struct TrackedData<D> {
+    data: D,
+    requests: ActiveRequests,
+}
+
+impl<D: Buf> Buf for TrackedData<D> {
+    fn remaining(&self) -> usize {
+        self.data.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.data.chunk()
+    }
+
+    // hyper calls this for bytes that it has written.
+    fn advance(&mut self, count: usize) {
+        self.data.advance(count);
+        self.requests.progress().last = Instant::now();
     }
 }
 
 impl<B: Body + Unpin> Body for TrackedBody<B> {
-    type Data = B::Data;
+    type Data = TrackedData<B::Data>;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Self::Data>, B::Error>>> {
         let this = &mut *self;
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        match frame {
-            Poll::Ready(_) => this.active = None,
-            Poll::Pending => {
-                this.active.get_or_insert_with(|| this.requests.begin());
-            }
-        }
-        frame
+        let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) else {
+            this.active.get_or_insert_with(|| this.requests.begin());
+            return Poll::Pending;
+        };
+        this.active = None;
+        let track = |data| TrackedData { data, requests: this.requests.clone() };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(track))))
     }
 
     fn is_end_stream(&self) -> bool {
