@@ -116,7 +116,7 @@ async fn transfer<'e>(
     for address in envelope.to() {
         match connection.command(Rcpt::new(address.clone(), Vec::new())).await {
             Ok(_) => {}
-            Err(error) if error.is_permanent() => permanently.push((address, error)),
+            Err(error) if error.is_permanent() && !is_too_many(&error) => permanently.push((address, error)),
             Err(error) => return Err(refused(address, &error)),
         }
     }
@@ -128,6 +128,12 @@ async fn transfer<'e>(
     connection.command(Data).await.map_err(failed)?;
     connection.message(letter).await.map_err(failed)?;
     Ok(permanently)
+}
+
+/// Returns whether the relay accepts no more addresses for this mail. Then the code 552 means 452 (RFC 5321, section
+/// 4.5.3.1.10).
+fn is_too_many(error: &Error) -> bool {
+    error.status().is_some_and(|code| u16::from(code) == 552)
 }
 
 /// Returns the parameters of `MAIL` for what is not ASCII (RFC 6152, RFC 6531).

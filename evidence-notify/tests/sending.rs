@@ -330,9 +330,10 @@ fn assert_outcome(
 #[tokio::test]
 async fn an_attempt_is_one_session_for_all_addresses() {
     // The responses, and the names that receive the mail or the error of the attempt.
-    let table: [(Refusals, Result<&[&str], &str>); 13] = [
+    let table: [(Refusals, Result<&[&str], &str>); 14] = [
         (&[], Ok(&["a", "b", "c"])),
         (&[("RCPT TO:<b@", "550 5.1.1 unknown")], Ok(&["a", "c"])),
+        (&[("RCPT TO:<b@", "552 5.5.3 too many")], Err("b@example.com")),
         (&[("RCPT TO:<b@", "451 4.7.1 come again")], Err("b@example.com: transient error (451)")),
         (&[("RCPT TO:<a@", "550 unknown"), ("RCPT TO:<c@", "450 busy")], Err("c@example.com")),
         (&[("RCPT TO:<b@", "421 bye")], Err("421")),
