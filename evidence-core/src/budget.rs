@@ -56,6 +56,17 @@ impl Usage {
         }
         fits
     }
+
+    /// Subtracts from the usage of a tenant.
+    fn release(&mut self, tenant: Tenant, bytes: u64) {
+        self.total -= bytes;
+        if let Some(own) = self.of.get_mut(&tenant) {
+            *own -= bytes;
+            if *own == 0 {
+                self.of.remove(&tenant);
+            }
+        }
+    }
 }
 
 /// A reserved part of a budget, released when it is dropped.
@@ -120,6 +131,18 @@ impl Reservation {
         self.grow_within(bytes, 1)
     }
 
+    /// Releases all but this many bytes.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        if self.is_oversized || bytes >= self.bytes {
+            return;
+        }
+        let mut usage = locked(&self.budget.usage);
+        usage.release(self.tenant, self.bytes - bytes);
+        self.bytes = bytes;
+        drop(usage);
+        self.budget.released.notify_waiters();
+    }
+
     /// Reserves more bytes while the tenant uses at most a part of its share: half of it if `part` is 2. Returns whether there
     /// was room.
     pub fn grow_within(&mut self, bytes: u64, part: u64) -> bool {
@@ -139,13 +162,7 @@ impl Drop for Reservation {
         if self.is_oversized {
             usage.has_oversized = false;
         } else {
-            usage.total -= self.bytes;
-            if let Some(own) = usage.of.get_mut(&self.tenant) {
-                *own -= self.bytes;
-                if *own == 0 {
-                    usage.of.remove(&self.tenant);
-                }
-            }
+            usage.release(self.tenant, self.bytes);
         }
         drop(usage);
         self.budget.released.notify_waiters();

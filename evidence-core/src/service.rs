@@ -457,7 +457,7 @@ impl Evidence {
         match (made.await, slot) {
             (Ok((answer, memory)), Some(slot)) => {
                 let budget = admission.on_behalf_of(access.on_behalf_of());
-                let answer = slot.fill(answer, budget.try_memory_for_sending(LONGEST as u64)).await;
+                let answer = slot.fill(answer, || budget.try_memory_for_sending(LONGEST as u64)).await;
                 // The memory is for sending; the copy in the cache has a budget of its own.
                 Ok(answer.holding(memory))
             }

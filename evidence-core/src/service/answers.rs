@@ -153,8 +153,9 @@ impl AnswerCache {
 
 impl Slot<'_> {
     /// Caches a response if it is JSON and not too long, and returns it. Reads a streamed one into memory until
-    /// it ends or is too long. Does not read it without `memory`, the reservation of [`LONGEST`] bytes.
-    pub(super) async fn fill(self, answer: Answer, memory: Option<Reservation>) -> Answer {
+    /// it ends or is too long. `reserve` reserves the memory of [`LONGEST`] bytes for that. Without it, the response is
+    /// returned as it is. A response that was read holds its memory until it is sent.
+    pub(super) async fn fill(self, answer: Answer, reserve: impl FnOnce() -> Option<Reservation>) -> Answer {
         let Answer { status, headers, body } = answer;
         let body = match (body, status) {
             (AnswerBody::Json(text), Success::Ok) if text.len() <= self.longest => {
@@ -163,7 +164,7 @@ impl Slot<'_> {
                 AnswerBody::Json(text)
             }
             (AnswerBody::Stream(Streamed { media_type, content }), Success::Ok) if media_type == JSON => {
-                let Some(memory) = memory else {
+                let Some(memory) = reserve() else {
                     // Another request may get memory, so this one leaves its slot.
                     return Answer {
                         status,
@@ -172,9 +173,10 @@ impl Slot<'_> {
                     };
                 };
                 match Buffered::read(content, self.longest, memory).await {
-                    Ok(text) => {
+                    Ok((text, memory)) => {
                         self.put(Some((headers.clone(), text.clone())));
-                        AnswerBody::Json(text)
+                        let answer = Answer { status, headers, body: AnswerBody::Json(text) };
+                        return answer.holding(vec![memory]);
                     }
                     Err(buffered) => {
                         self.uncacheable();
@@ -212,8 +214,13 @@ struct Buffered {
 }
 
 impl Buffered {
-    /// Reads a response of at most this many bytes. Returns a longer or broken one as a stream.
-    async fn read(mut content: Box<dyn Chunks>, longest: usize, memory: Reservation) -> Result<Bytes, Self> {
+    /// Reads a response of at most this many bytes, and returns its text with the memory of that. Returns a longer or
+    /// broken one as a stream.
+    async fn read(
+        mut content: Box<dyn Chunks>,
+        longest: usize,
+        mut memory: Reservation,
+    ) -> Result<(Bytes, Reservation), Self> {
         let (mut pieces, mut bytes, mut error) = (VecDeque::new(), 0, None);
         while bytes <= longest && error.is_none() {
             match content.next().await {
@@ -221,7 +228,10 @@ impl Buffered {
                     bytes += piece.len();
                     pieces.push_back(piece);
                 }
-                Ok(None) => return Ok(Vec::from(pieces).concat().into()),
+                Ok(None) => {
+                    memory.shrink(bytes as u64);
+                    return Ok((Vec::from(pieces).concat().into(), memory));
+                }
                 Err(broken) => error = Some(broken),
             }
         }
@@ -321,8 +331,9 @@ mod tests {
     async fn a_list_is_cached_when_all_of_it_was_read() {
         let (answers, budget) = (cache(), FairBudget::new(4 << 20));
         let memory = budget.try_reserve(None, 1000);
-        let answer = slot(&answers).await.fill(stream(PIECES, false), memory).await;
+        let answer = slot(&answers).await.fill(stream(PIECES, false), || memory).await;
         assert_eq!(cached(&answers).await.unwrap(), PIECES.concat());
+        assert_eq!(budget.used(), PIECES.concat().len() as u64, "until it is sent");
         assert_eq!((text(answer).await, budget.used()), ((PIECES.concat(), false), 0));
     }
 
@@ -332,7 +343,7 @@ mod tests {
         for (pieces, fails) in [(long(), false), (long(), true), (PIECES.to_vec(), true), (vec![], true)] {
             let (answers, budget) = (cache(), FairBudget::new(4 << 20));
             let memory = budget.try_reserve(None, 1000);
-            let answer = slot(&answers).await.fill(stream(pieces.clone(), fails), memory).await;
+            let answer = slot(&answers).await.fill(stream(pieces.clone(), fails), || memory).await;
             assert_eq!((cached(&answers).await, budget.used()), (None, 1000));
             assert_eq!((text(answer).await, budget.used()), ((pieces.concat(), fails), 0));
         }
@@ -341,7 +352,7 @@ mod tests {
     #[tokio::test]
     async fn without_memory_a_list_is_sent_as_it_is_read_and_another_may_cache_it() {
         let answers = cache();
-        let answer = slot(&answers).await.fill(stream(PIECES, false), None).await;
+        let answer = slot(&answers).await.fill(stream(PIECES, false), || None).await;
         assert!(matches!(answer.body, AnswerBody::Stream(_)));
         assert_eq!(text(answer).await, (PIECES.concat(), false));
         slot(&answers).await;
@@ -358,11 +369,11 @@ mod tests {
         let created = Answer { status: Success::Created, ..Answer::of(AnswerBody::Json(Bytes::new())) };
         for answer in [Answer::of(csv), Answer::of(long), created] {
             let answers = cache();
-            slot(&answers).await.fill(answer, memory()).await;
+            slot(&answers).await.fill(answer, memory).await;
             assert_eq!(cached(&answers).await, None);
         }
         let small = AnswerCache::new(&Settings { answer_cache_bytes: 4000, ..Settings::default() });
-        slot(&small).await.fill(Answer::of(AnswerBody::Json(vec![b' '; 2001].into())), None).await;
+        slot(&small).await.fill(Answer::of(AnswerBody::Json(vec![b' '; 2001].into())), || None).await;
         assert_eq!(cached(&small).await, None, "it takes more than half of the cache");
     }
 
@@ -381,7 +392,7 @@ mod tests {
         let cached = answers.cached.as_ref().unwrap();
         for size in 0..100_u64 {
             let slot = slot_at(&answers, size).await;
-            slot.fill(Answer::of(AnswerBody::Json(vec![b' '; 100 << 10].into())), None).await;
+            slot.fill(Answer::of(AnswerBody::Json(vec![b' '; 100 << 10].into())), || None).await;
             assert!(cached.bytes() <= BUDGET as u64, "after {size}");
         }
         assert!(cached.bytes() > BUDGET as u64 / 2);
