@@ -201,6 +201,12 @@ impl<K: Clone + Eq + Hash, V: Weigh> Cache<K, V> {
                 Some(EntryResult::Removed(..) | EntryResult::Timeout) | None => None,
             }
         };
+        // Another caller that did not wait any longer may have cached the value meanwhile.
+        if placeholder.is_none()
+            && let Some(value) = self.get(&key).filter(|value| holds(value))
+        {
+            return Lookup::Hit(value);
+        }
         Lookup::Miss(Slot { cache: self, key, placeholder })
     }
 
@@ -324,6 +330,21 @@ mod tests {
         assert!(cache.get(&0).is_some(), "and caches it");
         stalled.fill(Sized(100));
         assert_ne!(cache.get(&0).as_deref(), Some(&Sized(100)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_was_cached_while_a_look_up_waited_is_a_hit() {
+        let cache = Numbers::new(Cache::new(10_000));
+        let Lookup::Miss(_stalled) = cache.look_up(0, holds).await else { panic!("it is cached") };
+        let first = async {
+            let Lookup::Miss(slot) = cache.look_up(0, holds).await else { panic!("it is cached") };
+            slot.fill(Sized(2));
+        };
+        let second = async {
+            sleep(MAX_WAIT / 2).await;
+            matches!(cache.look_up(0, holds).await, Lookup::Hit(_))
+        };
+        assert!(tokio::join!(first, second).1, "it is computed again");
     }
 
     #[test]
