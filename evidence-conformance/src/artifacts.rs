@@ -17,7 +17,7 @@ use evidence_core::texts::TextRef;
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, awkward, bare_commit, environment, external_urls, fingerprint,
-    flow_created, free_form, full_commit, full_repo_info, id, named, robot, trail_begun, user_data,
+    flow, flow_created, free_form, full_commit, full_repo_info, id, named, robot, trail_begun, user_data,
 };
 use super::shared::{largest_is_long, long_text, narrowed, paged};
 use super::snapshots::{instance, snapshot};
@@ -333,6 +333,13 @@ async fn an_artifact_of_a_flow_is_its_newest_report(store: Arc<dyn Store>) -> Ou
         let found =
             found.map(|(flow, artifact)| (flow.name.to_string(), artifact.map(|one| one.artifact.id)));
         same(&format!("{query:?}"), found, Some((query.flow.to_owned(), expected.map(id))))?;
+    }
+    org.record(vec![Fact::FlowRenamed { record: flow(100, "k"), was: named("f") }]).await?;
+    let by_names = ["f", "k"].map(|flow| ArtifactQuery { flow, ..of_f });
+    for query in by_names {
+        let found = store.artifact_of_flow(org.id, query).await?;
+        let found = found.map(|(flow, one)| (flow.name.to_string(), one.map(|one| one.artifact.id)));
+        same(&format!("renamed, {query:?}"), found, Some(("k".to_owned(), Some(id(113)))))?;
     }
     let nowhere = store.artifact_of_flow(org.id, ArtifactQuery { flow: "h", ..of_f }).await?;
     same("without a flow", nowhere.is_none(), true)?;
