@@ -58,16 +58,26 @@ struct Files {
 }
 
 impl Files {
+    /// Reads the files below a directory.
     fn read(root: &Path) -> Self {
+        let mut found = Vec::new();
+        sources(root, &mut found);
+        let texts = found.into_iter().map(|path| {
+            let file = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            (file, fs::read_to_string(path).unwrap())
+        });
+        Self::of(texts)
+    }
+
+    /// Reads these files, each by its path below `src`.
+    fn of(texts: impl IntoIterator<Item = (String, String)>) -> Self {
         let pattern = |pattern| Regex::new(pattern).unwrap();
         let (import, inline) =
             (pattern(r"(pub(?:\([^)]*\))? )?\buse ([^;]+);"), pattern(r"\b(?:crate|super|self)(?:::\w+)+"));
         let (comment, tests) =
             (pattern(r"(?m)//.*$"), pattern(r"(?ms)^#\[cfg\((all\()?test[^\n]*\nmod tests \{.*"));
-        let (mut found, mut files, mut paths_of) = (Vec::new(), Self::default(), Vec::new());
-        sources(root, &mut found);
-        for path in found {
-            let file = path.strip_prefix(root).unwrap().to_str().unwrap();
+        let (mut files, mut paths_of) = (Self::default(), Vec::new());
+        for (file, text) in texts {
             if file.contains("tests") || file.ends_with("samples.rs") || !file.ends_with(".rs") {
                 continue;
             }
@@ -75,7 +85,6 @@ impl Files {
             let module = name.trim_end_matches("/mod").trim_end_matches("lib").replace('/', "::");
             let module = format!("crate::{module}").trim_end_matches(':').to_owned();
             files.modules.insert(module.clone(), name != "lib" && !name.ends_with("/mod"));
-            let text = fs::read_to_string(&path).unwrap();
             let code = comment.replace_all(&text, "");
             let code = tests.replace(&code, "");
             for one in import.captures_iter(&code) {
@@ -174,5 +183,30 @@ fn files_import_each_other_in_no_circle() {
         let circles = files.in_circles();
         let lines = circles.iter().map(|(from, to, path)| format!("{from} imports {path} of {to}\n"));
         assert!(circles.is_empty(), "{name}:\n{}", lines.collect::<String>());
+    }
+}
+
+#[test]
+fn a_circle_is_found() {
+    let text = |file: &str, text: &str| (file.to_owned(), text.to_owned());
+    let lib = text("lib.rs", "pub mod a;\npub mod b;\npub mod c;\n");
+    let export = text("b/mod.rs", "mod deep;\npub use deep::{B, Other};\n");
+    let deep = text("b/deep.rs", "use crate::c::{self, C};\npub struct B;\npub struct Other;\n");
+    let c = text("c.rs", "use crate::a::A;\nmod inner;\n");
+    let inner = text("c/inner.rs", "use super::C;\n");
+    let a = |import: &str| text("a.rs", import);
+    let files = |a| Files::of([lib.clone(), export.clone(), deep.clone(), c.clone(), inner.clone(), a]);
+    assert_eq!(
+        files(a("// use crate::b::B;\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}\n"))
+            .in_circles()
+            .len(),
+        0
+    );
+    for import in ["use crate::b::B;\n", "fn f() { crate::b::Other; }\n"] {
+        let found = files(a(import));
+        let circle: BTreeSet<_> = found.in_circles().into_iter().map(|(from, to, _)| (from, to)).collect();
+        let expected =
+            [("crate::a", "crate::b::deep"), ("crate::b::deep", "crate::c"), ("crate::c", "crate::a")];
+        assert_eq!(circle, BTreeSet::from(expected), "{import}");
     }
 }

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::allowlists::{AllowArtifact, WithdrawAllowance};
 use evidence_core::artifacts::ReportArtifact;
-use evidence_core::attestations::{Generic, PostAttestation};
+use evidence_core::attestations::{Generic, Override, PostAttestation};
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::compute::{ComputePool, Job};
 use evidence_core::environments::{
-    AttachPolicies, DetachPolicies, Docker, EnvironmentStore, PutEnvironment, ReportRunning, replay,
+    AttachPolicies, DetachPolicies, Docker, EnvironmentStore, JoinEnvironment, PutEnvironment, ReportRunning,
+    replay,
 };
 use evidence_core::flows::{PutFlow, RenameFlow};
 use evidence_core::id::{Id, SystemRandom};
@@ -88,10 +89,18 @@ enum Step {
         policy: &'static str,
         rules: &'static str,
     },
+    Override {
+        flow: &'static str,
+        trail: &'static str,
+        name: &'static str,
+        compliant: bool,
+    },
     Attach {
+        environment: &'static str,
         policy: &'static str,
     },
     Detach {
+        environment: &'static str,
         policy: &'static str,
     },
     Provenance {
@@ -118,6 +127,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let (flow, trail, policy) = (|| select(&FLOWS[..]), || select(&TRAILS[..]), || select(&POLICIES[..]));
     let artifact = || 0..ARTIFACTS;
+    let environment = || select(&["prod", "all"][..]);
     let running = vec((artifact(), select(&["a", "b"][..])), 0..7);
     prop_oneof![
         4 => (flow(), option::weighted(0.8, trail()), artifact(), any::<bool>())
@@ -131,8 +141,10 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (flow(), select(&["draft", "final"][..])).prop_map(|(flow, kind)| Step::Tags { flow, kind }),
         2 => (flow(), select(&["jobs", "tasks"][..])).prop_map(|(flow, name)| Step::Rename { flow, name }),
         3 => (policy(), select(&RULES[..])).prop_map(|(policy, rules)| Step::Policy { policy, rules }),
-        1 => policy().prop_map(|policy| Step::Attach { policy }),
-        1 => policy().prop_map(|policy| Step::Detach { policy }),
+        2 => (flow(), trail(), select(&["scan", "review"][..]), any::<bool>())
+            .prop_map(|(flow, trail, name, compliant)| Step::Override { flow, trail, name, compliant }),
+        2 => (environment(), policy()).prop_map(|(environment, policy)| Step::Attach { environment, policy }),
+        2 => (environment(), policy()).prop_map(|(environment, policy)| Step::Detach { environment, policy }),
         1 => any::<bool>().prop_map(|required| Step::Provenance { required }),
         1 => (artifact(), option::of(1..40_i64)).prop_map(|(artifact, minutes)| Step::Allow { artifact, minutes }),
         1 => artifact().prop_map(|artifact| Step::Withdraw { artifact }),
@@ -205,7 +217,11 @@ impl World {
             world.happens(&Step::Template { flow, template: TEMPLATES[1] });
         }
         world.happens(&Step::Provenance { required: false });
-        world.happens(&Step::Attach { policy: POLICIES[0] });
+        let logical = json!({"name": "all", "type": "logical", "description": ""});
+        world.call::<PutEnvironment>(json!({}), logical, None);
+        let member = json!({"physical_env_name": "prod"});
+        world.call::<JoinEnvironment>(json!({"env_name": "all"}), member, None);
+        world.happens(&Step::Attach { environment: "prod", policy: POLICIES[0] });
         world
     }
 
@@ -272,16 +288,28 @@ impl World {
                 let text = format!("_schema: https://example.com/schemas/policy/v1\nartifacts: {rules}\n");
                 self.call::<PutPolicy>(json!({}), json!({"name": policy}), Some(&text));
             }
-            Step::Attach { policy } => {
+            Step::Override { flow, trail, name, compliant } => {
+                let parameters = json!({"flow_name": flow, "trail_name": trail});
+                let document = json!({
+                    "attestation_name": name, "original_attestation_type": "generic",
+                    "new_compliance_status": compliant, "reason": "known",
+                });
+                let overridden =
+                    self.try_call::<PostAttestation<Override>>(&self.service, parameters, document, None);
+                // There may be nothing to override.
+                let refused = matches!(overridden, Err(Error::NotFound(_) | Error::Invalid { .. }));
+                assert!(refused || overridden.is_ok(), "{overridden:?}");
+            }
+            Step::Attach { environment, policy } => {
                 self.call::<AttachPolicies>(
-                    json!({"env_name": "prod"}),
+                    json!({"env_name": environment}),
                     json!({"policy_names": [policy]}),
                     None,
                 );
             }
-            Step::Detach { policy } => {
+            Step::Detach { environment, policy } => {
                 self.call::<DetachPolicies>(
-                    json!({"env_name": "prod"}),
+                    json!({"env_name": environment}),
                     json!({"policy_names": [policy]}),
                     None,
                 );
@@ -351,8 +379,15 @@ fn service(store: &Arc<MemoryStore>, clock: &Arc<Manual>) -> Evidence {
     Evidence::with_sources(store, Settings::default(), clock, random).with_compute_pool(InPlace)
 }
 
+/// Returns the configuration, with as many cases as `PROPTEST_CASES` asks for.
+fn config() -> ProptestConfig {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
+    if is_asked { config } else { ProptestConfig { cases: 48, ..config } }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_cached_evaluation_decides_as_an_evaluation_of_everything(steps in vec(step(), 1..100)) {
