@@ -1,5 +1,4 @@
-//! Verdicts of a long history, each reached again from what the ledger had when it was recorded, and by a service that
-//! remembers nothing of the history.
+//! Verdicts of a long history, each reached again from what the ledger had when it was recorded.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,6 @@ use evidence_core::compute::Compute;
 use evidence_core::environments::replay;
 use evidence_core::operation::{Answer, Operation};
 use evidence_core::service::Call;
-use evidence_core::store::LedgerStore;
 use evidence_core::{EvidenceService, Result};
 
 use crate::support::every_store_itself;
@@ -24,8 +22,6 @@ const ARTIFACTS: [char; 16] =
 const FLOWS: [&str; 3] = ["web", "shop", "jobs"];
 /// Much runs of each.
 const FEW_TRAILS: [&str; 2] = ["t", "u"];
-/// Most artifacts come from other trails than the others.
-const MANY_TRAILS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
 /// Policies with each sort of rule, with conditions and exceptions.
 const RULES: [&str; 8] = [
@@ -230,22 +226,4 @@ impl EvidenceService for Forgetful {
     async fn ready(&self) -> Result<()> {
         self.0.ready().await
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn who_remembers_evaluations_decides_as_who_forgets_them() {
-    let ledger = async |forgets: bool| {
-        let store = Arc::new(MemoryStore::new());
-        let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
-        let api = if forgets {
-            Api::new(Forgetful(evidence), Mount::Tower, "memory").await
-        } else {
-            Api::new(evidence, Mount::Tower, "memory").await
-        };
-        history(&api, &*store, &MANY_TRAILS, 2 * VERDICTS).await;
-        let org = acme(&*store).await;
-        let entries = store.ledger_entries(org, 0, u64::MAX).await.unwrap();
-        Vec::from_iter(entries.into_iter().map(|entry| entry.payload))
-    };
-    assert_eq!(ledger(false).await, ledger(true).await);
 }
