@@ -5,18 +5,21 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::auth::{Principal, Role, Scope};
+use evidence_core::auth::{Access, Credential, Principal, Role, Scope, Target};
 use evidence_core::blobs::Chunks;
 use evidence_core::bounded::{Description, ShortText};
+use evidence_core::compute::Compute;
 use evidence_core::context::Context;
 use evidence_core::digest::sha256_hex;
 use evidence_core::flows::{FlowInput, PutFlow};
 use evidence_core::name::{FlowName, OrgName, ServiceAccountName};
 use evidence_core::operation::{
-    Acknowledged, Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor, WithHeaders,
+    Acknowledged, Answer, Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor,
+    WithHeaders,
 };
 use evidence_core::page::PerPage;
 use evidence_core::schemas::GetFlowTemplateSchema;
+use evidence_core::service::Call;
 use evidence_core::{Error, EvidenceService, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};
@@ -29,6 +32,7 @@ use tokio::net::TcpStream;
 
 use crate::mounts::MOUNTS;
 use crate::support::prelude::*;
+use crate::support::stubs::decorates;
 
 struct Host;
 
@@ -463,4 +467,56 @@ async fn the_document_tells_of_the_hosts_operations_and_their_headers() {
     let served = Api::of(api, Mount::Tower, "memory").await.get("/openapi.json").anonymous().await;
     assert_eq!(served.json(), document);
     assert!(!evidence_tower::openapi().to_string().contains("/host/"));
+}
+
+/// A service that records nothing.
+#[derive(Clone)]
+struct ReadOnly(Evidence);
+
+impl EvidenceService for ReadOnly {
+    async fn authenticate(&self, credential: Credential<'_>) -> Result<Principal> {
+        self.0.authenticate(credential).await
+    }
+
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        self.0.authorize(caller, target).await
+    }
+
+    async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
+        if O::METHOD != Method::Get {
+            return Err(Error::Forbidden);
+        }
+        self.0.run(access, operation, body).await
+    }
+
+    async fn answer(&self, access: &Access, call: Call, request: &str, compute: &Compute) -> Result<Answer> {
+        if call.method() != Method::Get {
+            return Err(Error::Forbidden);
+        }
+        self.0.answer(access, call, request, compute).await
+    }
+
+    decorates!(0);
+
+    async fn ready(&self) -> Result<()> {
+        self.0.ready().await
+    }
+}
+
+#[tokio::test]
+async fn a_decorator_that_refuses_writes_lets_none_through() {
+    let evidence = in_memory().await;
+    let service = ReadOnly(evidence.clone());
+    for mount in MOUNTS {
+        let api = Api::new(service.clone(), mount, "memory").await;
+        let refused = api.put("/flows/acme").json(json!({"name": "shop", "description": ""})).await;
+        assert_eq!(refused.status, 403, "{mount:?}: {refused:?}");
+        api.get("/flows/acme").await.ok();
+    }
+    let caller = evidence.principal_of_user("jane").await.unwrap();
+    let put = PutFlow { org: "acme".parse().unwrap() };
+    let flow =
+        FlowInput { name: "shop".parse().unwrap(), description: Description::default(), visibility: None };
+    let refused = service.call(&caller, put, Form::of(flow)).await;
+    assert!(matches!(refused, Err(Error::Forbidden)), "{refused:?}");
 }
