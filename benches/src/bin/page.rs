@@ -43,9 +43,10 @@ const NOT_REACHED: &str = "
   2,851 and 2,979/s with it; 2,363 and 2,546/s when waiting until none arrived). Not built: two groups in flight, with
   hash chains computed in advance. The second group would be sent before the outcome of the first is known. A lost
   race or a broken connection of one would then make the outcome of the other unknown too.
-- **Uncached reads.** An artifact takes seven queries. A page of trails takes five, or four if its trails are cached.
-  Two thirds of the time of such a page were spent on its JSON, half of that in one loop. Without that loop, and with
-  idle trails cached, a page takes half of its former CPU time on SQLite and a third on PostgreSQL. Half of the
+- **Uncached reads.** An artifact takes three queries: the ledger's head, the artifact with its flow, its runs and the
+  version of its trail, and what its attestations say. Its trail's reports and template are cached. A page of trails
+  takes five, or four if its trails are cached. Two thirds of the time of such a page were spent on its JSON, half of
+  that in one loop. Without that loop, and with idle trails cached, a page takes half of its former CPU time on SQLite and a third on PostgreSQL. Half of the
   remaining time of an artifact is SQL, and a seventh of that locks and unlocks the file for each query. If an
   organization's ledger did not grow, a response comes from the cache and takes one query, which concurrent requests
   share. Tried on SQLite and dropped: `mmap_size` of 1 GiB (by id 15,578 and 18,121/s instead of 14,650 and 15,527/s;

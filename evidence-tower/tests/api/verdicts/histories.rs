@@ -95,7 +95,9 @@ fn model(history: &[Step]) -> (&'static str, [bool; 4]) {
 #[test]
 fn every_place_has_the_verdict_of_the_model_whatever_happened() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = Config { cases: 96, failure_persistence: None, ..Config::default() };
+    let asked = Config { failure_persistence: None, ..Config::default() };
+    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let config = if is_asked { asked } else { Config { cases: 96, ..asked } };
     let run = |history: Vec<Step>| {
         runtime.block_on(async {
             let api = Api::new(in_memory().await, Mount::Tower, "memory").await;
