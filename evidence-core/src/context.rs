@@ -300,7 +300,7 @@ impl<'a> Context<'a> {
 
     /// Does the same as [`Self::retry`] for a change of the record of this name, after all earlier requests of this server
     /// that change it. Otherwise concurrent changes would conflict with each other and retry.
-    pub(crate) async fn retry_in_turn<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
+    pub(crate) async fn retry_exclusively<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use evidence_core::actions::{Action, ActionStore};
-use evidence_core::feed::Held;
 use evidence_core::id::Id;
+use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::{Listed, PageRequest};
 use evidence_core::store::StoreResult;
@@ -176,11 +176,11 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
         Ok(Some((word(org)?, rows.into_iter().filter_map(readable).collect())))
     }
 
-    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
+    async fn put_delivery(&self, delivery: &Delivery, lease: Option<&HeldLease>) -> StoreResult<bool> {
         let Delivery { org, target, channel, due_at, state, revision } = delivery;
         let state = serde_json::to_string(state).map_err(|error| StoreError::Failed(error.into()))?;
         let query = self.query_org(*org, PUT).bind(*target).bind(*due_at).bind(state).bind(*revision);
-        let query = query.bind(held.map(|held| held.lease.as_str())).bind(held.map(|held| held.holder));
+        let query = query.bind(lease.map(|lease| lease.name.as_str())).bind(lease.map(|lease| lease.holder));
         let query = query.bind(*channel == Channel::Mail);
         query.change().await
     }

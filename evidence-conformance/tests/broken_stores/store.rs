@@ -17,9 +17,9 @@ use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
 use evidence_core::fact::{EncodedFact, Write};
-use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore};
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
@@ -198,7 +198,7 @@ impl Blobs for Broken {
 }
 
 #[async_trait]
-impl FeedStore for Broken {
+impl LeaseStore for Broken {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let now = if self.has(Defect::LeasesNeverExpire) { Timestamp::default() } else { now };
         // Given back and taken again at once: only a holder can do that.

@@ -175,7 +175,7 @@ impl Operation for PutEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        cx.retry_in_turn(Key::Environment(input.name.clone()), || put(&input, cx)).await?;
+        cx.retry_exclusively(Key::Environment(input.name.clone()), || put(&input, cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -398,7 +398,7 @@ impl Operation for PatchEnvironment {
 
     async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || self.change(&patch, cx)).await?;
+        cx.retry_exclusively(record, || self.change(&patch, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }

@@ -29,7 +29,7 @@ const OPERATOR: &str = "evidence";
 
 /// Evaluates an environment's running artifacts again. Records nothing if the result is the same.
 pub(crate) async fn reevaluate(name: &EnvironmentName, changed: Changed, cx: &Context<'_>) -> Result<()> {
-    let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
+    let evaluated = cx.retry_exclusively(Key::Environment(name.clone()), || async {
         let known = cx.store().environment(cx.org()?, name.as_str()).await?;
         let Some(known) = known.filter(|known| !known.archived) else { return Ok(()) };
         let draft = evaluation::reevaluate(&known, changed, Vec::new(), cx).await?;

@@ -11,8 +11,8 @@ use tracing::Level;
 use crate::actions::record::{Action, Target};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
-use crate::feed::Held;
 use crate::id::Id;
+use crate::leases::HeldLease;
 use crate::notifications::events::{Event, Place, delivery_id, events, telling, tells};
 use crate::notifications::lookup;
 use crate::notifications::payload::payload;
@@ -214,15 +214,15 @@ impl Post {
             return Ok(false);
         }
         round.delivery.due_at = None;
-        self.put_while(&mut round.delivery, Some(&self.held)).await.map(|()| true)
+        self.put_while(&mut round.delivery, Some(&self.lease)).await.map(|()| true)
     }
 
     async fn put(&self, delivery: &mut Delivery) -> Result<()> {
         self.put_while(delivery, None).await
     }
 
-    async fn put_while(&self, delivery: &mut Delivery, held: Option<&Held>) -> Result<()> {
-        if !self.evidence.store().put_delivery(delivery, held).await? {
+    async fn put_while(&self, delivery: &mut Delivery, lease: Option<&HeldLease>) -> Result<()> {
+        if !self.evidence.store().put_delivery(delivery, lease).await? {
             return Err(StoreError::Conflict.into());
         }
         delivery.revision += 1;

@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
-use crate::background::runner::{Job, Turn};
+use crate::background::runner::{Job, JobContext};
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::notifications::delivering::Reached;
@@ -62,12 +62,12 @@ impl Job for Notify {
         REST
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        let (evidence, sender) = (turn.evidence().clone(), Arc::clone(&self.sender));
-        let post = Arc::new(Post::new(evidence, sender, turn.held()));
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        let (evidence, sender) = (cx.evidence().clone(), Arc::clone(&self.sender));
+        let post = Arc::new(Post::new(evidence, sender, cx.held_lease()));
         // The three loops run concurrently, so that none delays another. They end when one of them fails.
         let (http, mail) = (deliver(&post, Channel::Http), deliver(&post, Channel::Mail));
-        tokio::try_join!(plan(turn, &post), http, mail).map(|(never, ..)| match never {})
+        tokio::try_join!(plan(cx, &post), http, mail).map(|(never, ..)| match never {})
     }
 }
 
@@ -84,10 +84,10 @@ struct Attempts {
 }
 
 /// Plans notifications until the store fails.
-async fn plan(turn: &Turn, post: &Arc<Post>) -> Result<Infallible> {
+async fn plan(cx: &JobContext, post: &Arc<Post>) -> Result<Infallible> {
     let mut planning = Planning::default();
     loop {
-        planning.round(turn, post).await?;
+        planning.round(cx, post).await?;
         planning.rest().await;
     }
 }

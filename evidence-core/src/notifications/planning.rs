@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::actions::record::{Action, Destination, Watched};
-use crate::background::runner::{Batch, Turn};
+use crate::background::runner::{Batch, JobContext};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
@@ -55,8 +55,8 @@ pub(super) struct Planning {
 
 impl Planning {
     /// Plans for all organizations. An organization that takes long continues during the next rounds.
-    pub(super) async fn round(&mut self, turn: &Turn, post: &Arc<Post>) -> Result<()> {
-        let store = turn.evidence().store();
+    pub(super) async fn round(&mut self, cx: &JobContext, post: &Arc<Post>) -> Result<()> {
+        let store = cx.evidence().store();
         let mut after = Some(String::new());
         self.has_more = false;
         while let Some(last) = after {
@@ -73,9 +73,9 @@ impl Planning {
                 }
                 let id = org.id;
                 if self.busy.insert(id) {
-                    let (turn, post) = (turn.clone(), Arc::clone(post));
+                    let (cx, post) = (cx.clone(), Arc::clone(post));
                     self.running.spawn(async move {
-                        let planned = plan_next(&turn, &post, &known, &org, size);
+                        let planned = plan_next(&cx, &post, &known, &org, size);
                         let planned = AssertUnwindSafe(planned).catch_unwind().await;
                         // The next round starts it again.
                         let broke_off = |_| {
@@ -120,9 +120,9 @@ impl Planning {
 
 /// Plans for an organization whose ledger has at least `size` entries. Returns whether it reached the end. A
 /// damaged ledger does not affect other organizations.
-async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, size: u64) -> bool {
+async fn plan_next(cx: &JobContext, post: &Post, known: &Known, org: &Organization, size: u64) -> bool {
     let planned = async {
-        let is_done = plan(turn, known, org.id).await?;
+        let is_done = plan(cx, known, org.id).await?;
         if is_done {
             post.note_planned(org.id, size);
         }
@@ -136,8 +136,8 @@ async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, 
 }
 
 /// Plans the entries from the job's cursor on. Returns whether it reached the end.
-async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
-    let (evidence, store) = (turn.evidence(), turn.evidence().store());
+async fn plan(cx: &JobContext, known: &Known, org: Id) -> Result<bool> {
+    let (evidence, store) = (cx.evidence(), cx.evidence().store());
     for _ in 0..IN_A_ROW {
         // With a cursor, the last action may just have been deleted. Its targets are removed when that entry
         // is read.
@@ -145,7 +145,7 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
             return Ok(true);
         }
         // Entries are read before the actions. A change of an action can only concern later entries.
-        let mut batch = turn.next(org, PAGE).await?;
+        let mut batch = cx.next_batch(org, PAGE).await?;
         let Some(first) = batch.entries.first() else { return Ok(true) };
         if batch.from == 0 {
             // Events before the first action are skipped, so the cursor advances to it.
@@ -154,7 +154,7 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
             if first.effective_at < since {
                 let to = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
                 batch.entries = store.ledger_entries(org, to.saturating_sub(1), 1).await?;
-                turn.done(&batch).await?;
+                cx.commit(&batch).await?;
                 continue;
             }
         }
@@ -165,12 +165,12 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
         let (found, entries) = compute.run_if(bytes > HEAVY, read).await?;
         batch.entries = entries;
         if found.is_nothing() {
-            turn.done(&batch).await?;
+            cx.commit(&batch).await?;
             continue;
         }
         let _planning = known.planning.lock().await;
         note(evidence, &batch, &found).await?;
-        turn.done(&batch).await?;
+        cx.commit(&batch).await?;
     }
     Ok(false)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::feed::Held;
 use crate::id::Id;
+use crate::leases::HeldLease;
 use crate::lock::locked;
 use crate::notifications::sender::Sender;
 use crate::orgs::record::Organization;
@@ -40,13 +40,13 @@ pub(super) struct Post {
     pub(super) evidence: Evidence,
     pub(super) sender: Arc<dyn Sender>,
     /// The lease of the job.
-    pub(super) held: Held,
+    pub(super) lease: HeldLease,
     orgs: StdMutex<BTreeMap<Id, Known>>,
 }
 
 impl Post {
-    pub(super) fn new(evidence: Evidence, sender: Arc<dyn Sender>, held: Held) -> Self {
-        Self { evidence, sender, held, orgs: StdMutex::default() }
+    pub(super) fn new(evidence: Evidence, sender: Arc<dyn Sender>, lease: HeldLease) -> Self {
+        Self { evidence, sender, lease, orgs: StdMutex::default() }
     }
 
     fn orgs(&self) -> MutexGuard<'_, BTreeMap<Id, Known>> {

@@ -41,7 +41,7 @@
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `actions`,
 //!    `allowlists`, `attestation_types`, `controls`, `texts`.
-//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and
+//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`LeaseStore`] (`leases`), and
 //!    [`Transfer`](crate::transfer::Transfer) if stores can be copied (`transfer`).
 //!
 //! ## Recording
@@ -95,9 +95,9 @@ use crate::controls::store::ControlStore;
 use crate::deployments::store::DeploymentStore;
 use crate::environments::store::EnvironmentStore;
 use crate::fact::Write;
-use crate::feed::FeedStore;
 use crate::flows::store::FlowStore;
 use crate::id::Id;
+use crate::leases::LeaseStore;
 use crate::ledger::{Frontier, LedgerHashes, Needs};
 use crate::notifications::store::DeliveryStore;
 use crate::orgs::store::OrgStore;
@@ -191,7 +191,7 @@ pub trait Store:
     + ControlStore
     + TagStore
     + TextStore
-    + FeedStore
+    + LeaseStore
     + DeliveryStore
     + PendingStore
     + 'static
@@ -221,7 +221,7 @@ impl<T> Store for T where
         + ControlStore
         + TagStore
         + TextStore
-        + FeedStore
+        + LeaseStore
         + DeliveryStore
         + PendingStore
         + 'static

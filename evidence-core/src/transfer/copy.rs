@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::blobs::Blobs;
-use crate::feed::{Advance, Lease};
 use crate::id::{Id, SystemRandom};
+use crate::leases::{Advance, Lease};
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
 use crate::notifications::post::{NAME, after};

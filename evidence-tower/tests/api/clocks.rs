@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
-use evidence_core::feed::Lease;
 use evidence_core::id::SystemRandom;
+use evidence_core::leases::Lease;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::{EvidenceService, StoreError};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore};
 use evidence_core::ledger::Hash;
 use evidence_core::store::{Recorder, StoreResult};
 use evidence_core::texts::TextStore;
@@ -193,7 +193,7 @@ impl TextStore for InterceptingStore {
 }
 
 #[async_trait]
-impl FeedStore for InterceptingStore {
+impl LeaseStore for InterceptingStore {
     /// As a database does, it goes on where nobody waits for the answer any more.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let (inner, lease) = (Arc::clone(&self.inner), lease.clone());

@@ -22,9 +22,9 @@ use evidence_core::builds::{Build, BuildFilter, BuildStore};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentStore, DeploymentTime};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
-use evidence_core::feed;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
+use evidence_core::leases;
 use evidence_core::ledger::{Frontier, LedgerHashes, Needs};
 use evidence_core::name::{CommitSha, Fingerprint};
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
@@ -228,7 +228,7 @@ intercept! {
         due_deliveries(
             channel: Channel, now: Timestamp, after: Option<Id>, limit: u64
         ) -> Option<(Id, Vec<Delivery>)>;
-        put_delivery(delivery: &Delivery, held: Option<&feed::Held>) -> bool;
+        put_delivery(delivery: &Delivery, lease: Option<&leases::HeldLease>) -> bool;
         forget_delivery(org: Id, target: Id) -> ();
     }
 

@@ -3,8 +3,8 @@
 //! already succeeded reports failure, which the trait allows.
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease, latest_lease_end};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore, latest_lease_end};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
@@ -60,7 +60,7 @@ const ADVANCE: Sql = Sql::each(
 );
 
 #[async_trait]
-impl<D: Driver> FeedStore for SqlStore<D> {
+impl<D: Driver> LeaseStore for SqlStore<D> {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         // Background work depends on elapsed time. A server whose clock is ahead would abandon deliveries and
         // delete content early.
