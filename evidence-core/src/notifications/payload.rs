@@ -204,7 +204,7 @@ pub(super) fn payload(event: &Event<'_>, at: Timestamp, names: &Names) -> Option
 
 /// Returns whether a change of state causes a notification. An environment that becomes compliant must have
 /// been non-compliant before. One that becomes non-compliant always causes one, also at its first verdict.
-fn tells(before: Option<bool>, now: Option<bool>) -> bool {
+fn is_notified(before: Option<bool>, now: Option<bool>) -> bool {
     match now {
         Some(true) => before == Some(false),
         Some(false) => before != Some(false),
@@ -216,7 +216,7 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
     let place = &names.place;
     Some(match &event.what {
         What::Verdict(snapshot) => {
-            if !tells(names.state_before, snapshot.state()) {
+            if !is_notified(names.state_before, snapshot.state()) {
                 return None;
             }
             let text = format!("Environment {place} is {} now", status(snapshot.compliant));
@@ -224,7 +224,7 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
         }
         What::LogicalVerdict(snapshot, verdict) => {
             let before = names.logical_before.get(&verdict.environment).copied();
-            if !tells(before, Some(verdict.compliant)) {
+            if !is_notified(before, Some(verdict.compliant)) {
                 return None;
             }
             let logical = names.logical.get(&verdict.environment)?;

@@ -18,9 +18,9 @@ use crate::background::runner::{Batch, JobContext};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
+use crate::notifications::deliverer::{Deliverer, HEAVY, NAME, OrgState, POLL_INTERVAL, after, before};
 use crate::notifications::delivering::LONGEST_PAUSE;
-use crate::notifications::events::{Place, events, telling};
-use crate::notifications::post::{HEAVY, Known, NAME, Post, REST, after, before};
+use crate::notifications::events::{Place, event_fact, events};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -55,7 +55,7 @@ pub(super) struct Planning {
 
 impl Planning {
     /// Plans for all organizations. An organization that takes long continues during the next rounds.
-    pub(super) async fn round(&mut self, cx: &JobContext, post: &Arc<Post>) -> Result<()> {
+    pub(super) async fn round(&mut self, cx: &JobContext, deliverer: &Arc<Deliverer>) -> Result<()> {
         let store = cx.evidence().store();
         let mut after = Some(String::new());
         self.has_more = false;
@@ -66,16 +66,16 @@ impl Planning {
             // One query for all organizations, because most have no new entries.
             let sizes = BTreeMap::from_iter(store.ledger_sizes(&ids).await?);
             for org in page.records {
-                let (known, size) = (post.known(&org), sizes.get(&org.id).copied());
+                let (known, size) = (deliverer.org_state(&org), sizes.get(&org.id).copied());
                 let Some(size) = size.filter(|size| known.planned != Some(*size)) else { continue };
                 while self.busy.len() >= ORGS_AT_ONCE {
                     self.ended().await;
                 }
                 let id = org.id;
                 if self.busy.insert(id) {
-                    let (cx, post) = (cx.clone(), Arc::clone(post));
+                    let (cx, deliverer) = (cx.clone(), Arc::clone(deliverer));
                     self.running.spawn(async move {
-                        let planned = plan_next(&cx, &post, &known, &org, size);
+                        let planned = plan_next(&cx, &deliverer, &known, &org, size);
                         let planned = AssertUnwindSafe(planned).catch_unwind().await;
                         // The next round starts it again.
                         let broke_off = |_| {
@@ -91,14 +91,14 @@ impl Planning {
     }
 
     /// Waits for the next round: a short pause, unless more is left to plan.
-    pub(super) async fn rest(&mut self) {
-        let mut rest = pin!(sleep(REST));
+    pub(super) async fn pause(&mut self) {
+        let mut pause = pin!(sleep(POLL_INTERVAL));
         loop {
             if self.has_more {
                 return;
             }
             tokio::select! {
-                () = &mut rest => return,
+                () = &mut pause => return,
                 () = self.ended(), if !self.busy.is_empty() => {}
             }
         }
@@ -120,11 +120,17 @@ impl Planning {
 
 /// Plans for an organization whose ledger has at least `size` entries. Returns whether it reached the end. A
 /// damaged ledger does not affect other organizations.
-async fn plan_next(cx: &JobContext, post: &Post, known: &Known, org: &Organization, size: u64) -> bool {
+async fn plan_next(
+    cx: &JobContext,
+    deliverer: &Deliverer,
+    known: &OrgState,
+    org: &Organization,
+    size: u64,
+) -> bool {
     let planned = async {
         let is_done = plan(cx, known, org.id).await?;
         if is_done {
-            post.note_planned(org.id, size);
+            deliverer.note_planned(org.id, size);
         }
         Ok::<_, crate::error::Error>(is_done)
     };
@@ -136,7 +142,7 @@ async fn plan_next(cx: &JobContext, post: &Post, known: &Known, org: &Organizati
 }
 
 /// Plans the entries from the job's cursor on. Returns whether it reached the end.
-async fn plan(cx: &JobContext, known: &Known, org: Id) -> Result<bool> {
+async fn plan(cx: &JobContext, known: &OrgState, org: Id) -> Result<bool> {
     let (evidence, store) = (cx.evidence(), cx.evidence().store());
     for _ in 0..IN_A_ROW {
         // With a cursor, the last action may just have been deleted. Its targets are removed when that entry
@@ -205,7 +211,7 @@ impl BatchEvents {
             match entry.kind.as_str() {
                 "action_updated" | "action_deleted" => found.changes(entry),
                 _ => {
-                    let Some(fact) = telling(entry) else { continue };
+                    let Some(fact) = event_fact(entry) else { continue };
                     if let Fact::SnapshotTaken { snapshot } = &fact {
                         found.physical.insert(snapshot.environment);
                     }
@@ -320,7 +326,7 @@ async fn note_action(
     // Concurrently, so that a store can write them together.
     let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
-        let first = found.first(places, &action.triggers, action.tells_since(target, evidence.now()));
+        let first = found.first(places, &action.triggers, action.notifies_since(target, evidence.now()));
         let fresh = Delivery {
             org,
             target: target.id,

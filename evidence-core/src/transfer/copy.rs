@@ -9,7 +9,7 @@ use crate::id::{Id, SystemRandom};
 use crate::leases::{Advance, Lease};
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
-use crate::notifications::post::{NAME, after};
+use crate::notifications::deliverer::{NAME, after};
 use crate::notifications::store::{Delivery, Position};
 use crate::orgs::record::Organization;
 use crate::page::Listed;
