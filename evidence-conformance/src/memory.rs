@@ -114,7 +114,7 @@ impl MemoryStore {
     }
 
     /// Queries an organization's tables. An unknown organization has empty ones.
-    fn ask<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
+    fn query<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
         let state = self.read()?;
         Ok(match state.tables.get(&org) {
             Some(tables) => query(tables),

@@ -24,18 +24,18 @@ impl ActionStore for MemoryStore {
     }
 
     async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let actions = self.ask(org, |tables| records(&tables.actions, |action| action.number))?;
+        let actions = self.query(org, |tables| records(&tables.actions, |action| action.number))?;
         actions.iter().map(|action| Ok(Listed { id: action.id, bytes: bytes(action)? })).collect()
     }
 
     async fn actions_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Action>>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             tables.actions.values().filter(|action| ids.contains(&action.record.id)).cloned().collect()
         })
     }
 
     async fn greatest_action_number(&self, org: Id) -> StoreResult<u64> {
-        self.ask(org, |tables| tables.greatest_action_number)
+        self.query(org, |tables| tables.greatest_action_number)
     }
 }
 

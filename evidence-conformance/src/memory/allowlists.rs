@@ -21,7 +21,7 @@ impl AllowlistStore for MemoryStore {
         org: Id,
         in_force_at: Option<Timestamp>,
     ) -> StoreResult<Vec<Listed<u64>>> {
-        let newest = self.ask(org, |tables| {
+        let newest = self.query(org, |tables| {
             let mut seen = BTreeSet::new();
             let newest_first = tables.allowances.iter().rev();
             let newest = newest_first
@@ -36,7 +36,7 @@ impl AllowlistStore for MemoryStore {
     }
 
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let newest_first = tables.allowances.iter().rev();
             let wanted = newest_first.filter(|allowance| indexes.contains(&allowance.revision));
             wanted.map(|allowance| allowance.record.clone()).collect()
@@ -51,7 +51,7 @@ impl AllowlistStore for MemoryStore {
         entries: u64,
         at: Timestamp,
     ) -> StoreResult<Vec<AllowedArtifact>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let allowed = tables.allowed_in(environment, entries, at);
             let wanted = BTreeSet::from_iter(fingerprints).into_iter();
             let wanted =
@@ -64,7 +64,7 @@ impl AllowlistStore for MemoryStore {
     }
 
     async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
-        self.ask(org, |tables| most.min(tables.allowed_in(environment, u64::MAX, at).len() as u64))
+        self.query(org, |tables| most.min(tables.allowed_in(environment, u64::MAX, at).len() as u64))
     }
 
     async fn ended_allowances(

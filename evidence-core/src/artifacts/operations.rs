@@ -369,8 +369,8 @@ impl Operation for GetArtifactsByCommit {
             ..ArtifactFilter::default()
         };
         let owned = cx.to_owned_context();
-        let ask = move |request| listed(filter.clone(), request, owned.clone());
-        list(in_pages(MAX_LISTED, ask), ViewContext::new(Some(flow), cx), cx).await
+        let read_page = move |request| listed(filter.clone(), request, owned.clone());
+        list(in_pages(MAX_LISTED, read_page), ViewContext::new(Some(flow), cx), cx).await
     }
 }
 

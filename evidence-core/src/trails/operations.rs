@@ -390,8 +390,8 @@ impl Operation for ListTrailsOfFlow {
         if !is_whole || pagination.total <= MAX_LISTED {
             return JsonList::in_batches(trails, pagination, &cx.compute(), read).await;
         }
-        let ask = move |request| listed(filter.clone(), request, owned.clone());
-        JsonList::of_lists(in_pages(MAX_LISTED, ask), pagination, &cx.compute(), read).await
+        let read_page = move |request| listed(filter.clone(), request, owned.clone());
+        JsonList::of_lists(in_pages(MAX_LISTED, read_page), pagination, &cx.compute(), read).await
     }
 }
 
