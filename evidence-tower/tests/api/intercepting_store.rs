@@ -139,7 +139,7 @@ impl InterceptingStore {
     }
 
     /// Passes a query on, which is begun when it is awaited.
-    async fn ask<T: Debug>(
+    async fn intercept<T: Debug>(
         &self,
         query: &'static str,
         answer: impl Future<Output = StoreResult<T>>,

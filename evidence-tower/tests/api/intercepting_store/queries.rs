@@ -47,13 +47,13 @@ use evidence_core::trails::{
 
 use super::InterceptingStore;
 
-/// Implements traits of stores: each query waits for [`InterceptingStore::ask`] under its name, and goes on to the inner store.
+/// Implements traits of stores: each query waits for [`InterceptingStore::intercept`] under its name, and goes on to the inner store.
 macro_rules! intercept {
     ($($store:ident { $($query:ident($($name:ident: $type:ty),*) -> $answer:ty;)* })*) => {$(
         #[async_trait]
         impl $store for InterceptingStore {
             $(async fn $query(&self, $($name: $type),*) -> StoreResult<$answer> {
-                self.ask(stringify!($query), self.inner.$query($($name),*)).await
+                self.intercept(stringify!($query), self.inner.$query($($name),*)).await
             })*
         }
     )*};
