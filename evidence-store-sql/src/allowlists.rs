@@ -68,7 +68,7 @@ const ENDED: Sql = Sql::each(
 
 #[async_trait]
 impl<D: Driver> AllowlistStore for SqlStore<D> {
-    async fn allowances_listed(
+    async fn allowlist_entries_listed(
         &self,
         org: Id,
         in_force_at: Option<Timestamp>,
@@ -81,7 +81,7 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.long().all_as(listed).await
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
+    async fn allowlist_entries(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.query_org(org, BY_INDEX).bind(ints(indexes)).long().readable_as(org, listed_record).await
     }
 
@@ -101,13 +101,19 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.bind(entries).per_item(fingerprints.len()).all_as(allowed).await
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+    async fn allowlist_entry_count(
+        &self,
+        org: Id,
+        environment: Id,
+        at: Timestamp,
+        most: u64,
+    ) -> StoreResult<u64> {
         let query = self.query_org(org, SIZE).bind(at).bind(environment).bind(most);
         let count = query.first::<(u64,)>().await?;
         Ok(count.map_or(0, |(count,)| count))
     }
 
-    async fn ended_allowances(
+    async fn ended_allowlist_entries(
         &self,
         after: Timestamp,
         until: Timestamp,

@@ -99,7 +99,7 @@ impl Job for ReevaluateEnded {
         let mut outcome = progress.evaluate(failed, service).await;
         let mut after = progress.from();
         while after < until {
-            let page = service.store().ended_allowances(after, until, PAGE).await?;
+            let page = service.store().ended_allowlist_entries(after, until, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.at;
             let mut ended = Environments::new();

@@ -265,15 +265,15 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
                 Details::Environment { snapshot: Some(names.snapshot(snapshot)), artifact: Some(artifact) },
             )
         }
-        What::Allowed(allowance) => {
+        What::Allowed(allowlist_entry) => {
             let artifact = ArtifactDetails {
-                name: allowance.artifact_name.clone(),
-                fingerprint: Some(allowance.fingerprint.to_string()),
+                name: allowlist_entry.artifact_name.clone(),
+                fingerprint: Some(allowlist_entry.fingerprint.to_string()),
                 provenance: None,
             };
             let text = format!(
                 "Artifact {} is allowed in environment {place} by {}",
-                allowance.artifact_name, allowance.by.name
+                allowlist_entry.artifact_name, allowlist_entry.by.name
             );
             (text, Details::Environment { snapshot: None, artifact: Some(artifact) })
         }

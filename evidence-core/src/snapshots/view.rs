@@ -307,8 +307,8 @@ impl PartRead {
             let (shown, owned) = (Arc::clone(&shown), owned.clone());
             async move {
                 let entries = part.iter().filter_map(|placed| placed.item.instance.allowed_by);
-                let allowances = allowances(entries.collect(), &owned.context()).await?;
-                Ok::<_, Error>(artifacts(part, Arc::new((sources, allowances)), shown, owned))
+                let allowlist_entries = allowlist_entries(entries.collect(), &owned.context()).await?;
+                Ok::<_, Error>(artifacts(part, Arc::new((sources, allowlist_entries)), shown, owned))
             }
         };
         parts.and_then(show).try_flatten().boxed()
@@ -396,23 +396,23 @@ impl Summary {
 }
 
 /// Allowlist entries, by ledger index.
-type Allowances = BTreeMap<u64, AllowListing>;
+type AllowlistEntries = BTreeMap<u64, AllowListing>;
 
 /// Returns the recorded entries at these ledger indexes. Unreadable ones are left out.
-async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowances> {
+async fn allowlist_entries(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<AllowlistEntries> {
     // Newest first, the order in which the store returns them.
     let entries = Vec::from_iter(entries.into_iter().rev());
     if entries.is_empty() {
-        return Ok(Allowances::new());
+        return Ok(AllowlistEntries::new());
     }
-    let found = cx.store().allowances(cx.org()?, &entries).await?;
+    let found = cx.store().allowlist_entries(cx.org()?, &entries).await?;
     if found.len() == entries.len() {
         return Ok(entries.into_iter().zip(found.into_iter().map(AllowListing::from)).collect());
     }
     // The store returns them without indexes, so find the readable ones individually.
-    let mut readable = Allowances::new();
+    let mut readable = AllowlistEntries::new();
     for entry in entries {
-        let found = cx.store().allowances(cx.org()?, &[entry]).await?.pop();
+        let found = cx.store().allowlist_entries(cx.org()?, &[entry]).await?.pop();
         readable.extend(found.map(|found| (entry, AllowListing::from(found))));
     }
     Ok(readable)
@@ -421,7 +421,7 @@ async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowanc
 /// Streams these artifacts in the form of the snapshot.
 fn artifacts(
     part: Vec<Traced<SnapshotEntry>>,
-    sources: Arc<(Sources, Allowances)>,
+    sources: Arc<(Sources, AllowlistEntries)>,
     shown: Arc<ShownBy>,
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static {
@@ -477,7 +477,7 @@ impl ShownBy {
     fn artifact(
         &self,
         placed: Traced<SnapshotEntry>,
-        (sources, allowances): (&Sources, &Allowances),
+        (sources, allowlist_entries): (&Sources, &AllowlistEntries),
         cx: &Context<'_>,
     ) -> SnapshotArtifact {
         let Traced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
@@ -488,7 +488,7 @@ impl ShownBy {
             Some(false) => self.reasons(&instance, &flows, &policy_decisions),
             Some(true) | None => Vec::new(),
         };
-        let allow_listing = instance.allowed_by.and_then(|entry| allowances.get(&entry)).cloned();
+        let allow_listing = instance.allowed_by.and_then(|entry| allowlist_entries.get(&entry)).cloned();
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::support::prelude::*;
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";
 
-fn allowance(digit: &str, reason: &str) -> Value {
+fn allowlist_entry(digit: &str, reason: &str) -> Value {
     json!({"artifact_name": "shop", "artifact_fingerprint": digit.repeat(64), "description": reason})
 }
 
@@ -22,7 +22,7 @@ fn allowance(digit: &str, reason: &str) -> Value {
 async fn a_record_has_every_field_of_the_table(api: Api) {
     api.environment("production").await;
     assert_eq!(api.get(LIST).await.ok(), json!([]));
-    let sent = allowance("a", "known");
+    let sent = allowlist_entry("a", "known");
     assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
     let records = api.get(LIST).await.ok();
     let record = &records[0];
@@ -42,10 +42,10 @@ async fn a_record_has_every_field_of_the_table(api: Api) {
 async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first(api: Api) {
     api.environment("production").await;
     api.environment("staging").await;
-    api.put(PRODUCTION).json(allowance("a", "first")).await.created();
-    api.put(PRODUCTION).json(allowance("b", "second")).await.created();
-    api.put("/allowlists/acme/staging").json(allowance("a", "third")).await.created();
-    api.put(PRODUCTION).json(allowance("a", "fourth")).await.created();
+    api.put(PRODUCTION).json(allowlist_entry("a", "first")).await.created();
+    api.put(PRODUCTION).json(allowlist_entry("b", "second")).await.created();
+    api.put("/allowlists/acme/staging").json(allowlist_entry("a", "third")).await.created();
+    api.put(PRODUCTION).json(allowlist_entry("a", "fourth")).await.created();
     let records = api.get(LIST).await.ok();
     let reasons: Vec<&Value> =
         records.as_array().unwrap().iter().map(|record| &record["description"]).collect();
@@ -56,12 +56,12 @@ async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_fi
 async fn the_body_is_closed_and_every_field_is_required(api: Api) {
     api.environment("production").await;
     let without = |field: &str| {
-        let mut body = allowance("a", "known");
+        let mut body = allowlist_entry("a", "known");
         body.as_object_mut().unwrap().remove(field);
         body
     };
     let with = |field: &str, value: Value| {
-        let mut body = allowance("a", "known");
+        let mut body = allowlist_entry("a", "known");
         body[field] = value;
         body
     };
@@ -97,7 +97,7 @@ async fn the_body_is_closed_and_every_field_is_required(api: Api) {
 
 #[apply(on_every_store)]
 async fn the_environment_must_exist_and_the_caller_may_write(api: Api) {
-    let body = allowance("a", "known");
+    let body = allowlist_entry("a", "known");
     api.put(PRODUCTION).json(&body).await.refused(
         404,
         "Environment not found",
@@ -127,7 +127,10 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) 
     let runs = [('a', &[10][..])];
     for environment in ["production", "other"] {
         api.attach(environment, "p").await;
-        api.put(&format!("/allowlists/acme/{environment}")).json(allowance("a", "known")).await.created();
+        api.put(&format!("/allowlists/acme/{environment}"))
+            .json(allowlist_entry("a", "known"))
+            .await
+            .created();
         api.report_running(environment, &runs).await.created();
         api.get(&format!("/environments/acme/{environment}")).await.expect(200, json!({"state": true}));
     }
@@ -156,7 +159,7 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) 
     let missing =
         format!("the allowlist of environment 'production' has no entry in force for '{}'", "a".repeat(64));
     api.delete(&entry).await.refused(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
-    api.put(PRODUCTION).json(allowance("a", "again")).await.created();
+    api.put(PRODUCTION).json(allowlist_entry("a", "again")).await.created();
     api.report_running("production", &runs).await.created();
     api.get("/environments/acme/production").await.expect(200, json!({"state": true}));
     assert_eq!(of(&api.get(LIST).await.ok()), ["production", "other"]);
@@ -174,7 +177,7 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) 
 async fn an_end_is_in_the_future_and_in_seconds(api: Api) {
     api.environment("production").await;
     let until = |end: Value| {
-        let mut body = allowance("a", "known");
+        let mut body = allowlist_entry("a", "known");
         body["expires_at"] = end;
         body
     };
@@ -215,10 +218,10 @@ async fn an_entry_expires_and_the_environment_is_evaluated_again() {
         for environment in ["reported", "idle"] {
             api.attach(environment, "p").await;
             let path = format!("/allowlists/acme/{environment}");
-            let mut until = allowance("a", "for now");
+            let mut until = allowlist_entry("a", "for now");
             until["expires_at"] = json!(seconds(60));
             api.put(&path).json(until).await.created();
-            api.put(&path).json(allowance("b", "for ever")).await.created();
+            api.put(&path).json(allowlist_entry("b", "for ever")).await.created();
             api.report_running(environment, &runs).await.created();
         }
         let state = async |environment: &str| {
@@ -275,7 +278,7 @@ async fn an_entry_that_ends_before_others_that_were_handled_is_handled_too() {
         api.given_environments("docker", &environments).await;
         api.put_policy("p", PROVENANCE).await.created();
         let allow = async |environment: &str, digit: &str, end: i64| {
-            let mut until = allowance(digit, "for now");
+            let mut until = allowlist_entry(digit, "for now");
             until["expires_at"] = json!(seconds(end));
             api.put(&format!("/allowlists/acme/{environment}")).json(until).await.created();
         };
@@ -333,7 +336,7 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
     api.given_environments("docker", &["idle"]).await;
     api.put_policy("p", PROVENANCE).await.created();
     api.attach("idle", "p").await;
-    let mut until = allowance("a", "for now");
+    let mut until = allowlist_entry("a", "for now");
     until["expires_at"] = json!(seconds(60));
     api.put("/allowlists/acme/idle").json(until).await.created();
     api.report_running("idle", &[('a', &[10])]).await.created();
@@ -352,17 +355,17 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
         sleep(Duration::from_millis(100)).await;
         background.stop().await;
         let answered = answered.lock().unwrap();
-        let ends = answered.iter().filter(|(query, _)| *query == "ended_allowances");
+        let ends = answered.iter().filter(|(query, _)| *query == "ended_allowlist_entries");
         ends.map(|(_, length)| *length).all(|length| length == "Ok([])".len())
     };
     let was_asked =
         |query: &'static str| move |answered: &[Answered]| answered.iter().any(|(asked, _)| *asked == query);
     clock.set(60);
     *failure.lock().unwrap() = Some(|| StoreError::corrupt("damaged"));
-    assert!(!run_until(&was_asked("ended_allowances")).await);
+    assert!(!run_until(&was_asked("ended_allowlist_entries")).await);
     // Ends of the last quarter of an hour are read once more.
     clock.set(60 + 20 * 60);
-    run_until(&was_asked("ended_allowances")).await;
+    run_until(&was_asked("ended_allowlist_entries")).await;
     *failure.lock().unwrap() = None;
     assert!(run_until(&was_asked("environments_by_id")).await, "the ends were read again");
     assert_eq!(api.get("/environments/acme/idle").await.ok()["state"], json!(false));

@@ -73,7 +73,7 @@ const REPORTS: Allowed = From(Role::Snapshotter);
 const WRITES: Allowed = From(Role::Member);
 const MANAGES: Allowed = ToItsManagers(Role::Snapshotter);
 
-const ALLOWANCE: Sent = Json(
+const ALLOWLIST_ENTRY: Sent = Json(
     r#"{"artifact_name": "x", "description": "known", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 );
 const ENVIRONMENT_ACTION: Sent =
@@ -115,7 +115,7 @@ const TABLE: &[Row] = &[
     row("delete_action", WRITES, Nothing, 200).without("action_number", 404),
     row("get_action", READS, Nothing, 200).without("action_number", 404),
     row("list_allowlist", READS, Nothing, 200),
-    row("allow_artifact_for_env", WRITES, ALLOWANCE, 201).without("env_name", 404),
+    row("allow_artifact_for_env", WRITES, ALLOWLIST_ENTRY, 201).without("env_name", 404),
     row("withdraw_artifact_from_env", WRITES, Nothing, 200).without("env_name", 404),
     row("list_artifacts", READS, Nothing, 200),
     row("create_artifact", WRITES, ARTIFACT, 201).without("flow_name", 201),
@@ -349,8 +349,8 @@ impl World {
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
         api.attest_in("shop", "t", "system").data(decision).await.created();
-        let Json(allowance) = ALLOWANCE else { unreachable!() };
-        api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
+        let Json(allowlist_entry) = ALLOWLIST_ENTRY else { unreachable!() };
+        api.put("/allowlists/acme/prod").bytes("application/json", allowlist_entry).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();
         let repos = api.get("/repos/acme").await.ok();
         api.report_running("prod", &[('a', &[1])]).await.created();

@@ -183,10 +183,10 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         let action = json!({"name": action, "environments": ["prod"], "triggers": [], "targets": []});
         api.put("/actions/acme/environments").json(action).await.created();
     }
-    for (digit, reason) in [("a", "known"), ("b", "damaged-allowance"), ("c", "known, too")] {
-        let allowance =
+    for (digit, reason) in [("a", "known"), ("b", "damaged-entry"), ("c", "known, too")] {
+        let allowlist_entry =
             json!({"artifact_name": "x", "artifact_fingerprint": digit.repeat(64), "description": reason});
-        api.put("/allowlists/acme/prod").json(allowance).await.created();
+        api.put("/allowlists/acme/prod").json(allowlist_entry).await.created();
     }
 
     let flow = "/flows/acme/damaged-flow";
@@ -210,7 +210,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         ("control_created", "damaged-control", "/controls/acme", "/controls", "name", Some(control)),
         ("service_account_created", "reader-key", "/service-accounts/acme", "", "name", Some(account)),
         ("action_created", "damaged-action", "/actions/acme", "", "name", Some("/actions/acme/2")),
-        ("artifact_allowed", "damaged-allowance", "/allowlists/acme", "", "description", None),
+        ("artifact_allowed", "damaged-entry", "/allowlists/acme", "", "description", None),
     ];
     for (fact, needle, path, list, item, alone) in table {
         let before = listed(&api, path, list, item).await;

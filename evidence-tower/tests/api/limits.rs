@@ -659,7 +659,7 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
+async fn a_key_an_allowlist_entry_and_a_version_too_many_are_refused() {
     let limits = Limits {
         api_keys: 2,
         environment_allowances: 2,
@@ -750,7 +750,7 @@ async fn image_references_and_titles_may_be_long() {
                               "commit_url": "c"});
         let report =
             json!({"artifacts": [{"digests": {name.clone(): fingerprint('2')}, "creationTimestamp": 1}]});
-        let allowance =
+        let allowlist_entry =
             json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": "known"});
         let pull_request = json!({"url": "https://example.com/1", "merge_commit": "c".repeat(40), "state": "MERGED",
                                   "title": "x".repeat(length), "approvers": []});
@@ -759,7 +759,7 @@ async fn image_references_and_titles_may_be_long() {
         let asks = [
             api.post("/artifacts/acme/shop").json(artifact),
             api.put("/environments/acme/prod/report/docker").json(report),
-            api.put("/allowlists/acme/prod").json(allowance),
+            api.put("/allowlists/acme/prod").json(allowlist_entry),
             api.attest("pull_request", &pull_requests),
         ];
         for ask in asks {

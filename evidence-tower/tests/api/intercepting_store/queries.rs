@@ -242,13 +242,13 @@ intercept! {
     }
 
     AllowlistStore {
-        allowances_listed(org: Id, in_force_at: Option<Timestamp>) -> Vec<Listed<u64>>;
-        allowances(org: Id, indexes: &[u64]) -> Vec<AllowlistEntry>;
+        allowlist_entries_listed(org: Id, in_force_at: Option<Timestamp>) -> Vec<Listed<u64>>;
+        allowlist_entries(org: Id, indexes: &[u64]) -> Vec<AllowlistEntry>;
         allowed(
             org: Id, environment: Id, fingerprints: &[Fingerprint], entries: u64, at: Timestamp
         ) -> Vec<AllowedArtifact>;
-        allowance_count(org: Id, environment: Id, at: Timestamp, most: u64) -> u64;
-        ended_allowances(after: Timestamp, until: Timestamp, limit: u64) -> Vec<EndedAllowlistEntry>;
+        allowlist_entry_count(org: Id, environment: Id, at: Timestamp, most: u64) -> u64;
+        ended_allowlist_entries(after: Timestamp, until: Timestamp, limit: u64) -> Vec<EndedAllowlistEntry>;
     }
 
     AttestationTypeStore {
