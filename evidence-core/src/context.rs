@@ -224,11 +224,11 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`Error::Store`], with [`StoreError::Unavailable`] while the same content is being deleted.
-    pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
+    pub async fn store_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
         let (places, now) = ((self.store, &**self.attachments), self.clock.now());
         // A note from the future would keep the content from being swept.
         self.store.check_clock(now).await?;
-        let kept = pending::keep(places, (self.org()?, sha256), content, now).await;
+        let kept = pending::store_pending(places, (self.org()?, sha256), content, now).await;
         // Whether the content was written does not matter: no record names it.
         Ok(kept.map_err(|error| match error {
             StoreError::OutcomeUnknown(source) => StoreError::Unavailable(source),

@@ -186,14 +186,14 @@ pub(crate) fn in_batches_within<T>(
     most: usize,
 ) -> Vec<Vec<T>> {
     let mut batches: Vec<Vec<T>> = Vec::new();
-    let mut room = Room::of(bytes_of_part);
+    let mut budget = BatchBudget::of(bytes_of_part);
     for (item, bytes) in items {
-        match batches.last_mut().filter(|batch| batch.len() < most && room.try_take(bytes)) {
+        match batches.last_mut().filter(|batch| batch.len() < most && budget.try_reserve(bytes)) {
             Some(batch) => batch.push(item),
             None => {
                 batches.push(vec![item]);
-                room = Room::of(bytes_of_part);
-                room.try_take(bytes);
+                budget = BatchBudget::of(bytes_of_part);
+                budget.try_reserve(bytes);
             }
         }
     }
@@ -201,18 +201,18 @@ pub(crate) fn in_batches_within<T>(
 }
 
 /// The remaining bytes of a batch.
-pub(crate) struct Room {
+pub(crate) struct BatchBudget {
     left: u64,
     is_empty: bool,
 }
 
-impl Room {
+impl BatchBudget {
     pub(crate) const fn of(bytes: u64) -> Self {
         Self { left: bytes, is_empty: true }
     }
 
     /// Adds an item of this size if it fits, and returns whether it did. The first item always fits.
-    pub(crate) const fn try_take(&mut self, bytes: u64) -> bool {
+    pub(crate) const fn try_reserve(&mut self, bytes: u64) -> bool {
         let admits = self.is_empty || bytes <= self.left;
         if admits {
             self.is_empty = false;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::limiter::FairSemaphore;
-use evidence_core::queue::{Bounds, Queue, Refused, Reply};
+use evidence_core::queue::{Queue, QueueLimits, Refused, Reply};
 use evidence_core::store::{ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
@@ -158,8 +158,8 @@ impl Postgres {
         let reader = Reader { connections, long_queries, schema, migrations };
         // A started write takes one statement, and perhaps another that looks up its outcome.
         let grace = Some(address.client_timeout() * 2);
-        let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
-        let (queue, jobs) = Queue::new(bounds);
+        let limits = QueueLimits { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
+        let (queue, jobs) = Queue::new(limits);
         tokio::spawn(Writer::new(session, reader.clone(), options.mixed_groups).run(jobs));
         let lookups = name_batcher::open(&reader);
         Ok(Self { reader, queue, lookups, mixed_groups: options.mixed_groups })

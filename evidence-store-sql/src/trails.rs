@@ -322,7 +322,7 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     let trails: Vec<Current<Trail>> = skip_corrupt(org, trails)?;
     let artifacts = artifacts.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = attestations.into_iter().map(attestations::Row::attestation).collect();
-    Ok(TrailContents::together(trails, artifacts, attestations))
+    Ok(TrailContents::join_reports(trails, artifacts, attestations))
 }
 
 #[async_trait]

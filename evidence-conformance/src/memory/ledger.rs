@@ -38,7 +38,7 @@ impl Ledger {
     /// effective time.
     pub(super) fn append(&mut self, prepared: EncodedFact, exactly: bool) -> (Entry, Timestamp) {
         let index = self.frontier.size();
-        let exactly = exactly || prepared.fact.turns_time_back();
+        let exactly = exactly || prepared.fact.corrects_clock();
         let last = self.entries.last().filter(|_| !exactly);
         let at = last.map_or(prepared.at, |last| prepared.at.max(last.entry.at));
         let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index, at));
@@ -47,7 +47,7 @@ impl Ledger {
         }
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
         let kind = fact.kind().to_owned();
-        if fact.turns_time_back() {
+        if fact.corrects_clock() {
             for Recorded { entry, .. } in &mut self.entries {
                 entry.effective_at = entry.effective_at.min(at);
             }

@@ -475,7 +475,7 @@ async fn decisions(
         work.add(cx.parsed_policies(part).await?.values());
     }
     // Work beyond the limits makes the artifact non-compliant, as in an environment.
-    let exceeds = work.exceeds_of_one(contexts.len().max(1), cx.limits());
+    let exceeds = work.exceeds_per_artifact(contexts.len().max(1), cx.limits());
     let exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
     for part in parts {
         let (versions, policies): (Vec<VersionKey>, Vec<_>) =

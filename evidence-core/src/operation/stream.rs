@@ -8,7 +8,7 @@ use futures_util::stream::{BoxStream, Stream, StreamExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use super::reply::unwritable;
+use super::reply::serialization_error;
 use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, write_json};
 use crate::blobs::Chunks;
 use crate::compute::{Compute, Progress};
@@ -75,7 +75,7 @@ impl<D: JsonSchema + 'static> Reply for Put<JsonStream<D>> {
 
 /// Returns the JSON of a value.
 pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(unwritable)
+    serde_json::to_vec(value).map_err(serialization_error)
 }
 
 /// Streams the JSON of these items, with commas between them. Serializes them in `compute`.

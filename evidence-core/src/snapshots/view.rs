@@ -18,11 +18,14 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::snapshots::applied::{
-    AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
+    AppliedPolicyView, AppliedVersion, AppliedVersions, DeniedArtifact, FailingArtifacts,
+    reasons_for_incompliance,
 };
 use crate::snapshots::logical::{Part, Shown};
 use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact, is_zero};
-use crate::snapshots::sources::{ArtifactFlow, DeploymentDiff, Sources, Traced, traced_in_parts};
+use crate::snapshots::sources::{
+    ArtifactFlow, DeploymentDiff, Sources, WithReplaced, with_replaced_in_parts,
+};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::snapshots::timeline::Timeline;
 use crate::store::error::StoreError;
@@ -193,7 +196,7 @@ impl SnapshotView {
         let (environment, index) = (&timeline.environment.record, row.index);
         let parts = timeline.parts(&row, cx).await?;
         let (mut summary, mut kept) = (Summary::default(), BTreeMap::new());
-        let logical = timeline.is_combined().then_some(environment.id);
+        let logical = timeline.is_logical().then_some(environment.id);
         for part in &parts {
             let read = PartRead::of(*part, logical, cx).await?;
             summary.add(&read)?;
@@ -302,8 +305,8 @@ impl PartRead {
     /// Streams its artifacts in the form of the snapshot.
     fn artifacts(self, owned: OwnedContext) -> BoxStream<'static, Result<SnapshotArtifact>> {
         let (environment, shown) = (self.environment, Arc::new(self.shown));
-        let parts = traced_in_parts(self.placed, |_| environment, owned.clone());
-        let show = move |(part, sources): (Vec<Traced<SnapshotEntry>>, Sources)| {
+        let parts = with_replaced_in_parts(self.placed, |_| environment, owned.clone());
+        let show = move |(part, sources): (Vec<WithReplaced<SnapshotEntry>>, Sources)| {
             let (shown, owned) = (Arc::clone(&shown), owned.clone());
             async move {
                 let entries = part.iter().filter_map(|placed| placed.item.instance.allowed_by);
@@ -325,7 +328,7 @@ struct Summary {
     skipped_elements: u64,
     counts: [u64; 3],
     policies: Vec<AppliedVersion>,
-    denied: Vec<Denied>,
+    denied: Vec<DeniedArtifact>,
 }
 
 /// The most policy versions that a snapshot of a logical environment lists.
@@ -363,7 +366,7 @@ impl Summary {
         self.denied.extend(violating.map(|placed| {
             let places = placed.instance.violates.iter().filter_map(|place| places.get(place));
             let violates = places.filter_map(|place| u16::try_from(*place).ok()).collect();
-            Denied { fingerprint: fingerprint(&placed.instance), violates }
+            DeniedArtifact { fingerprint: fingerprint(&placed.instance), violates }
         }));
         Ok(())
     }
@@ -377,11 +380,11 @@ impl Summary {
         let mut policies = Vec::from_iter((0..=u16::MAX).zip(policies));
         policies.sort_by_key(|(_, version)| (version.id, version.version));
         let places: BTreeMap<u16, u16> = policies.iter().map(|(read, _)| *read).zip(0..).collect();
-        for Denied { violates, .. } in &mut denied {
+        for DeniedArtifact { violates, .. } in &mut denied {
             *violates = violates.iter().filter_map(|read| places.get(read).copied()).collect();
             violates.sort_unstable();
         }
-        let denied: Arc<[Denied]> = denied.into();
+        let denied: Arc<[DeniedArtifact]> = denied.into();
         let view = |(place, (_, version)): (u16, (u16, AppliedVersion))| {
             Some(AppliedPolicyView {
                 id: version.id,
@@ -420,12 +423,12 @@ async fn allowlist_entries(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<A
 
 /// Streams these artifacts in the form of the snapshot.
 fn artifacts(
-    part: Vec<Traced<SnapshotEntry>>,
+    part: Vec<WithReplaced<SnapshotEntry>>,
     sources: Arc<(Sources, AllowlistEntries)>,
     shown: Arc<ShownBy>,
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static {
-    let artifact = move |placed: Traced<SnapshotEntry>| {
+    let artifact = move |placed: WithReplaced<SnapshotEntry>| {
         let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.item.instance) > MANY_EVALUATIONS;
         let compute = owned.context().compute();
@@ -476,11 +479,11 @@ impl ShownBy {
 
     fn artifact(
         &self,
-        placed: Traced<SnapshotEntry>,
+        placed: WithReplaced<SnapshotEntry>,
         (sources, allowlist_entries): (&Sources, &AllowlistEntries),
         cx: &Context<'_>,
     ) -> SnapshotArtifact {
-        let Traced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
+        let WithReplaced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
         let flows = sources.flows_of(&instance, &replaced, self.index, cx);
         let annotation = self.annotation(&instance, exited);
         let policy_decisions = self.decisions(&instance, sources);

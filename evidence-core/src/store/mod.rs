@@ -60,7 +60,7 @@
 //!   record's revision ([`Current::revision`]). Later facts about a record replace it; their `record` field
 //!   has the new state.
 //! - Its entry has the time of the write, or the time of the previous entry if that is later, so time never
-//!   decreases. The exception is a fact with [`Fact::turns_time_back`](crate::Fact::turns_time_back): its
+//!   decreases. The exception is a fact with [`Fact::corrects_clock`](crate::Fact::corrects_clock): its
 //!   entry has exactly the time of the write. No earlier entry then counts as recorded later
 //!   ([`StoredEntry::effective_at`]).
 //! - It updates the rows by which queries find it. The core derives them from the fact

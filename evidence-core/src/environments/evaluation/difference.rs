@@ -33,14 +33,16 @@ pub(super) fn difference(
         let before = open.get(&artifact.key);
         let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
         tells_something |= change != Change::Unchanged;
-        if change != Change::Unchanged || before.is_some_and(|before| seen_otherwise(before, artifact)) {
+        if change != Change::Unchanged
+            || before.is_some_and(|before| is_described_differently(before, artifact))
+        {
             changes.push(artifact.instance(change, before, index));
         }
     }
     Difference { changes, exits, tells_something }
 }
 
-fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
+fn is_described_differently(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
     let now = &now.observed;
     let names = (before.name != now.name) || (before.other_names != now.other_names);
     names || before.created != now.created || before.context != now.context
