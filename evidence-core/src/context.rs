@@ -289,7 +289,7 @@ impl<'a> Context<'a> {
         let attempt = || {
             self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
             let attempt = attempt();
-            async { self.cache_use.settle(attempt.await) }
+            async { self.cache_use.finish_attempt(attempt.await) }
         };
         match attempt().await {
             // The cached values may be outdated, so the store is always read once, however long the first attempt took.

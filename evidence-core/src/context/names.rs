@@ -222,7 +222,7 @@ impl CacheUse {
 
     /// Returns the outcome of an attempt, and disables the cache for later attempts. An error of an attempt that used the
     /// cache becomes a conflict, because no precondition was checked. The next attempt then decides from the store.
-    pub(crate) fn settle<T>(&self, outcome: Result<T>) -> Result<T> {
+    pub(crate) fn finish_attempt<T>(&self, outcome: Result<T>) -> Result<T> {
         self.is_allowed.store(false, Ordering::Relaxed);
         match (self.is_used.swap(false, Ordering::Relaxed), outcome) {
             (true, Err(error)) if !matches!(error, Error::Store(_)) => Err(StoreError::Conflict.into()),

@@ -103,7 +103,7 @@ async fn deliver(deliverer: &Arc<Deliverer>, channel: Channel) -> Result<Infalli
             Some(ended) = attempts.running.join_next() => {
                 let mut ended = Some(ended);
                 while let Some(outcome) = ended {
-                    attempts.settle(outcome);
+                    attempts.remove_finished(outcome);
                     ended = attempts.running.try_join_next();
                 }
             }
@@ -157,7 +157,7 @@ impl Attempts {
     }
 
     /// Removes a finished attempt, so that its target can be served again.
-    fn settle(&mut self, outcome: std::result::Result<Ended, JoinError>) {
+    fn remove_finished(&mut self, outcome: std::result::Result<Ended, JoinError>) {
         match outcome {
             Ok((key, outcome)) => {
                 self.busy.remove(&key);
