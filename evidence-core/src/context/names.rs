@@ -95,7 +95,7 @@ impl From<&Artifact> for KnownArtifact {
 #[derive(Debug, Default)]
 pub(crate) struct ReportQuota(AtomicU64);
 
-/// The divisor of a trail's remaining reports. A server accepts this fraction of it before it counts the reports again. Each other
+/// A server accepts this fraction of the reports that a trail may still get before it counts the reports again. Each other
 /// server may accept as many meanwhile, so the limit may be exceeded by that.
 const SHARE: u64 = 16;
 

@@ -55,8 +55,8 @@ pub(crate) async fn evaluate(
     skipped_elements: u64,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    let mode = EvaluationMode { reported: true, skipped_elements, policies: None, always: false };
-    evaluate_running(known, running, mode, cx).await
+    let options = EvaluationOptions { reported: true, skipped_elements, policies: None, always: false };
+    evaluate_running(known, running, options, cx).await
 }
 
 /// The change that makes an evaluation necessary.
@@ -94,18 +94,18 @@ pub(crate) async fn reevaluate(
     }
     let open = open_instances(known, cx).await?;
     let running = open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let mode = EvaluationMode {
+    let options = EvaluationOptions {
         reported: false,
         skipped_elements: snapshot.map_or(0, |snapshot| snapshot.record.skipped_elements),
         policies: Some(&policies),
         always: !has_same_requirements,
     };
-    evaluate_running(known, &Arc::new(running), mode, cx).await
+    evaluate_running(known, &Arc::new(running), options, cx).await
 }
 
-/// The mode of an evaluation.
+/// The options of an evaluation.
 #[derive(Clone, Copy)]
-struct EvaluationMode<'p> {
+struct EvaluationOptions<'p> {
     /// Whether it is a report.
     reported: bool,
     /// The number of elements that were skipped in the report.
@@ -119,14 +119,14 @@ struct EvaluationMode<'p> {
 async fn evaluate_running(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    mode: EvaluationMode<'_>,
+    options: EvaluationOptions<'_>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    match evaluate_changed(known, running, mode, true, cx).await? {
+    match evaluate_changed(known, running, options, true, cx).await? {
         Some(draft) => Ok(draft),
         // Reused evaluations count towards the limits, so evaluate everything together.
         None => {
-            let evaluated = evaluate_changed(known, running, mode, false, cx).await?;
+            let evaluated = evaluate_changed(known, running, options, false, cx).await?;
             evaluated.ok_or_else(|| StoreError::Failed("an environment was not evaluated".into()).into())
         }
     }
@@ -137,13 +137,13 @@ async fn evaluate_running(
 async fn evaluate_changed(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    mode: EvaluationMode<'_>,
+    options: EvaluationOptions<'_>,
     reuse: bool,
     cx: &Context<'_>,
 ) -> Result<Option<Draft>> {
     let at = snapshot_time(known, cx);
     let policies = async {
-        match mode.policies {
+        match options.policies {
             Some(policies) => Ok(policies.clone()),
             None => PolicySet::read(known, Vec::new(), cx).await,
         }
@@ -181,17 +181,17 @@ async fn evaluate_changed(
         index: snapshots + 1,
         at,
         compliant: false,
-        reported: mode.reported,
+        reported: options.reported,
         rests_on: Some(rests_on),
         requires_provenance: known.record.require_provenance,
-        skipped_elements: mode.skipped_elements,
+        skipped_elements: options.skipped_elements,
         policies: policies.applied(),
         demanded: policies.demanded.iter().copied().collect(),
         logical: Vec::new(),
         changes: Vec::new(),
         exits: Vec::new(),
     };
-    let always = mode.always || snapshots == 0;
+    let always = options.always || snapshots == 0;
     let running = Arc::clone(running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states, snapshot, always };
     let Some(outcome) = evaluation.outcome(known.status.compliant, cx).await? else { return Ok(None) };
@@ -310,9 +310,8 @@ impl Evaluation {
                 // An environment without running artifacts is evaluated too.
                 let compliant = policy::snapshot_compliant(verdicts, requirements.is_any());
                 let logical = policies.verdicts(&evaluated);
-                let Difference { changes, exits, tells_something } =
-                    difference(&open, &evaluated, snapshot.index);
-                let is_taken = always || tells_something || before != Some(compliant);
+                let Difference { changes, exits, has_events } = difference(&open, &evaluated, snapshot.index);
+                let is_taken = always || has_events || before != Some(compliant);
                 let taken = || Snapshot { compliant, logical, changes, exits, ..snapshot.clone() };
                 Ok::<_, Error>(is_taken.then(taken))
             };

@@ -21,13 +21,13 @@ use crate::support::stubs::StubBlobs;
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
-struct Held {
+struct ManualPool {
     slots: usize,
     jobs: Arc<Mutex<VecDeque<Job>>>,
     given: Arc<Notify>,
 }
 
-impl ComputePool for Held {
+impl ComputePool for ManualPool {
     fn parallelism(&self) -> usize {
         self.slots
     }
@@ -38,7 +38,7 @@ impl ComputePool for Held {
     }
 }
 
-impl Held {
+impl ManualPool {
     /// The next job, once there is one.
     async fn next(&self) -> Job {
         loop {
@@ -51,19 +51,19 @@ impl Held {
     }
 }
 
-async fn held() -> (Api, Held) {
-    held_in(1).await
+async fn manual_pool() -> (Api, ManualPool) {
+    manual_pool_of(1).await
 }
 
 /// A pool of so many slots.
-async fn held_in(slots: usize) -> (Api, Held) {
-    let pool = Held { slots, jobs: Arc::default(), given: Arc::default() };
+async fn manual_pool_of(slots: usize) -> (Api, ManualPool) {
+    let pool = ManualPool { slots, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     (Api::new(evidence, Mount::Tower, "memory").await, pool)
 }
 
 /// Sends `request`, and another request before each of the jobs that it gives to the pool. Answers how many these were.
-async fn answered_meanwhile(api: &Api, pool: &Held, request: RequestBuilder) -> (Reply, usize) {
+async fn answered_meanwhile(api: &Api, pool: &ManualPool, request: RequestBuilder) -> (Reply, usize) {
     let mut reply = request.into_future();
     for jobs in 0.. {
         tokio::select! {
@@ -91,7 +91,7 @@ fn report(artifacts: usize) -> Value {
 
 #[tokio::test]
 async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
@@ -141,7 +141,7 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
 
 #[tokio::test]
 async fn what_a_long_trail_has_is_evaluated_off_the_runtime_however_little_runs() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
@@ -165,7 +165,7 @@ async fn what_a_long_trail_has_is_evaluated_off_the_runtime_however_little_runs(
 
 #[tokio::test]
 async fn what_a_long_template_asks_for_is_evaluated_off_the_runtime_however_little_was_reported() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     // So short that no answer is long JSON.
     let line = |n| format!("  - {{name: c{n}, type: '*'}}\n");
@@ -191,7 +191,7 @@ async fn what_a_long_template_asks_for_is_evaluated_off_the_runtime_however_litt
 
 #[tokio::test]
 async fn what_runs_is_evaluated_a_bounded_part_at_a_time_so_that_others_come_in_between() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     let names = Vec::from_iter((0..10).map(|n| format!("p{n}")));
     for name in &names {
@@ -211,7 +211,7 @@ async fn what_runs_is_evaluated_a_bounded_part_at_a_time_so_that_others_come_in_
 
 #[tokio::test]
 async fn what_a_large_report_says_is_put_together_off_the_runtime_before_it_is_refused() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     let request = api.put("/environments/acme/prod/report/docker").json(report(10_001));
@@ -223,7 +223,7 @@ async fn what_a_large_report_says_is_put_together_off_the_runtime_before_it_is_r
 /// the end.
 async fn answered_on_half_of_the_places(
     api: &Api,
-    pool: &Held,
+    pool: &ManualPool,
     requests: Vec<RequestBuilder>,
     what: &str,
 ) -> Vec<Reply> {
@@ -253,7 +253,7 @@ async fn answered_on_half_of_the_places(
 
 #[tokio::test]
 async fn drawing_leaves_half_of_the_places_to_what_is_shorter() {
-    let (api, pool) = held_in(4).await;
+    let (api, pool) = manual_pool_of(4).await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     api.given_artifact('a', "t").await;
@@ -265,7 +265,7 @@ async fn drawing_leaves_half_of_the_places_to_what_is_shorter() {
 
 #[tokio::test]
 async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_is_shorter() {
-    let (api, pool) = held_in(4).await;
+    let (api, pool) = manual_pool_of(4).await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
     let kind = |number: usize| {
@@ -296,7 +296,7 @@ async fn compiling_a_type_and_evaluating_by_it_leave_half_of_the_places_to_what_
 
 #[tokio::test]
 async fn work_that_fails_is_a_500_for_its_own_request() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
     let pdf = api.get("/trails/acme/web/t/audit_pdf").into_future();
@@ -308,7 +308,7 @@ async fn work_that_fails_is_a_500_for_its_own_request() {
 
 #[tokio::test]
 async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
     // One has its slot, so many wait, and one comes beyond.
@@ -334,8 +334,8 @@ async fn filled(api: &Api) -> FuturesUnordered<<RequestBuilder as IntoFuture>::I
 
 /// Awaits `work`, which is begun while nothing is done, and then while the jobs that were given to the pool are done, one
 /// after the other.
-async fn in_turn<T>(
-    pool: &Held,
+async fn run_with_jobs<T>(
+    pool: &ManualPool,
     mut others: FuturesUnordered<<RequestBuilder as IntoFuture>::IntoFuture>,
     work: impl Future<Output = T>,
 ) -> T {
@@ -358,7 +358,7 @@ async fn in_turn<T>(
 #[tokio::test]
 async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organization() {
     for reader in [JOHN, JANE] {
-        let (api, pool) = held().await;
+        let (api, pool) = manual_pool().await;
         api.given_flow_with_template().await;
         let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
         api.put("/flows/acme/template_file").data_json(&open).await.created();
@@ -377,13 +377,13 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         drop(logging);
         let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
         let put = api.put_policy("p", &padded).into_future();
-        in_turn(&pool, pdfs, put).await.created();
+        run_with_jobs(&pool, pdfs, put).await.created();
     }
 }
 
 #[tokio::test]
 async fn the_service_accounts_of_another_organization_have_one_share_of_the_pool_together() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.put_flow("web").with(json!({"visibility": "public"})).await.created();
     api.given_artifact('a', "t").await;
     let mut keys = Vec::new();
@@ -409,12 +409,12 @@ async fn the_service_accounts_of_another_organization_have_one_share_of_the_pool
     }
     answer.expect("it finds no room to wait").expect(503, json!({}));
     // The organization's own have theirs.
-    in_turn(&pool, pdfs, pdf(JANE)).await.expect_header("content-type", "application/pdf");
+    run_with_jobs(&pool, pdfs, pdf(JANE)).await.expect_header("content-type", "application/pdf");
 }
 
 #[tokio::test]
 async fn a_write_that_was_recorded_is_answered_however_much_waits() {
-    let (api, pool) = held().await;
+    let (api, pool) = manual_pool().await;
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
     let put = |text: &str| api.put_policy("p", text);
@@ -423,19 +423,19 @@ async fn a_write_that_was_recorded_is_answered_however_much_waits() {
     assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
     // The request is short; the response has both versions.
     let others = filled(&api).await;
-    let reply = in_turn(&pool, others, put(PROVENANCE).into_future()).await;
+    let reply = run_with_jobs(&pool, others, put(PROVENANCE).into_future()).await;
     let versions = reply.expect(200, json!({"name": "p"})).ok()["versions"].as_array().map(Vec::len);
     assert_eq!(versions, Some(2));
 }
 
 #[tokio::test]
 async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
-    let pool = Held { slots: 1, jobs: Arc::default(), given: Arc::default() };
+    let pool = ManualPool { slots: 1, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
     let long = format!("version: 1\n# {}\n", "x".repeat(100 << 10));
     let put = api.put_flow("web").template(&long).into_future();
-    in_turn(&pool, FuturesUnordered::new(), put).await.created();
+    run_with_jobs(&pool, FuturesUnordered::new(), put).await.created();
     for trail in ["t", "u", "v"] {
         api.put_trail("web", &json!({"name": trail})).await.created();
     }
@@ -446,7 +446,7 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
         (body, first.to_vec())
     };
-    let (mut body, mut text) = in_turn(&pool, FuturesUnordered::new(), begun).await;
+    let (mut body, mut text) = run_with_jobs(&pool, FuturesUnordered::new(), begun).await;
     let others = filled(&api).await;
     let rest = async {
         while let Some(frame) = body.frame().await {
@@ -454,7 +454,7 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
         }
         text
     };
-    let text = in_turn(&pool, others, rest).await;
+    let text = run_with_jobs(&pool, others, rest).await;
     let answer: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(3));
 }

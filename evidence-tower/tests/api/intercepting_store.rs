@@ -46,14 +46,14 @@ pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MAN
 pub(crate) type Failure = Arc<Mutex<Option<fn() -> StoreError>>>;
 
 /// The calls of one query, each of which waits for a permit while they are held.
-pub(crate) struct Held {
+pub(crate) struct HeldCalls {
     holds: AtomicBool,
     /// How many began.
     pub(crate) begun: AtomicUsize,
     pub(crate) permits: Semaphore,
 }
 
-impl Held {
+impl HeldCalls {
     /// From now on calls are held, and counted anew.
     pub(crate) fn hold(&self) {
         self.holds.store(true, Ordering::Relaxed);
@@ -97,9 +97,9 @@ impl InterceptingStore {
     }
 
     /// A store that counts the calls of this query, and may hold them.
-    pub(crate) fn holding(inner: Arc<dyn Store>, query: &'static str) -> (Self, Arc<Held>) {
+    pub(crate) fn holding(inner: Arc<dyn Store>, query: &'static str) -> (Self, Arc<HeldCalls>) {
         let (holds, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let held = Arc::new(Held { holds, begun, permits: Semaphore::new(0) });
+        let held = Arc::new(HeldCalls { holds, begun, permits: Semaphore::new(0) });
         let calls = Arc::clone(&held);
         let store = Self::new(inner, move |call| {
             let calls = Arc::clone(&calls);
