@@ -329,7 +329,7 @@ async fn filled(api: &Api) -> FuturesUnordered<<RequestBuilder as IntoFuture>::I
     let requests = (0..MAX_WAITING + 2).map(|_| api.put_policy("other", &long).into_future());
     let mut requests = FuturesUnordered::from_iter(requests);
     requests.next().await.expect("the one that is refused").expect(503, json!({}));
-    asks
+    requests
 }
 
 /// Awaits `work`, which is begun while nothing is done, and then while the jobs that were given to the pool are done, one

@@ -768,7 +768,7 @@ async fn image_references_and_titles_may_be_long() {
             api.put("/allowlists/acme/prod").json(allowlist_entry),
             api.attest("pull_request", &pull_requests),
         ];
-        for request in asks {
+        for request in requests {
             let reply = request.await;
             assert_eq!(reply.status, status, "{}", String::from_utf8_lossy(&reply.body));
         }

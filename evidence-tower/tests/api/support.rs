@@ -501,7 +501,7 @@ impl RequestBuilder {
     }
 
     /// Sent as a form with this document as `data_json`.
-    pub(crate) fn data(mut self, document: impl Display) -> Self {
+    pub(crate) fn data_json(mut self, document: impl Display) -> Self {
         self.parts.push(part("name=\"data_json\"", document));
         self
     }
