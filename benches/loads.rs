@@ -183,7 +183,7 @@ impl Worker for Distinct {
         let (client, request) = &mut self.number;
         *request += 1;
         let request = self.server.get(&format!("{}&unread={client}-{request}", self.path));
-        match self.client.ask(&request).await?.status {
+        match self.client.execute(&request).await?.status {
             200 => Ok(()),
             status => Err(format!("status {status}, not 200").into()),
         }

@@ -71,7 +71,7 @@ impl Client {
     ///
     /// # Errors
     /// If the connection fails, or the response is not HTTP.
-    pub async fn ask(&mut self, request: &Request) -> Result<Response> {
+    pub async fn execute(&mut self, request: &Request) -> Result<Response> {
         self.stream.write_all(&request.0).await?;
         self.buffer.clear();
         let end = self.read_until(|bytes| bytes.windows(4).position(|four| four == b"\r\n\r\n")).await? + 4;
@@ -106,9 +106,9 @@ impl Client {
     /// Sends a request that must succeed.
     ///
     /// # Errors
-    /// As [`Self::ask`], and with the response if its status is neither 200 nor 201.
+    /// As [`Self::execute`], and with the response if its status is neither 200 nor 201.
     pub async fn send(&mut self, request: &Request) -> Result<Response> {
-        let response = self.ask(request).await?;
+        let response = self.execute(request).await?;
         if matches!(response.status, 200 | 201) {
             Ok(response)
         } else {

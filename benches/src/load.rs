@@ -45,7 +45,7 @@ impl Repeater {
 
 impl Worker for Repeater {
     async fn work(&mut self) -> Result {
-        let status = self.client.ask(&self.request).await?.status;
+        let status = self.client.execute(&self.request).await?.status;
         if status == self.status {
             Ok(())
         } else {

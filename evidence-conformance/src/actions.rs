@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use evidence_core::actions::{Action, Destination, SecretUrl, SlackContext, Target, Watched};
 use evidence_core::fact::{Fact, Key, Precondition, UnknownFields};
-use evidence_core::feed::{Held, Lease};
 use evidence_core::id::Id;
+use evidence_core::leases::{HeldLease, Lease};
 use evidence_core::notifications::{Channel, Delivery, DeliveryState, Position};
 use evidence_core::store::{Current, Store, StoreError};
 
@@ -226,15 +226,15 @@ async fn deliveries_are_put_by_compare_and_swap(store: Arc<dyn Store>) -> Outcom
 
 async fn a_delivery_is_put_under_a_lease_that_is_held(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let held = |lease: &str, holder| Held { lease: lease.to_owned(), holder: id(holder) };
+    let held = |name: &str, holder| HeldLease { name: name.to_owned(), holder: id(holder) };
     let acquire = async |name: &str, holder, ends, now| {
         let lease = Lease { name: name.to_owned(), holder: id(holder), expires_at: at(ends) };
         same("the lease", store.acquire_lease(&lease, at(now)).await?, true)
     };
     let mut revision = 0;
-    let mut put = async |what: &str, held: Held, expected| {
+    let mut put = async |what: &str, lease: HeldLease, expected| {
         let answer =
-            store.put_delivery(&Delivery { revision, ..delivery(&org, 100, true) }, Some(&held)).await?;
+            store.put_delivery(&Delivery { revision, ..delivery(&org, 100, true) }, Some(&lease)).await?;
         revision += u64::from(answer);
         same(what, answer, expected)
     };

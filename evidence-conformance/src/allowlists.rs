@@ -13,14 +13,14 @@ use super::fixtures::{Org, at, awkward, environment, fingerprint, id, named, rob
 use super::{Failure, Outcome, ensure, promises, same};
 
 promises! {
-    allowances_read_back: "Allowlist entries are what was recorded.",
-    allowances_are_listed_newest_first: "`allowances_listed` answers the newest of each environment and fingerprint, newest first.",
-    artifacts_are_allowed_where_they_are: "`allowed` and `allowance_count` answer what is allowed in one environment, the former by so many entries of the ledger.",
-    allowances_end: "Entries that expired or were withdrawn allow nothing from then on, and are listed with those in force alone where none is asked for by time.",
-    ended_allowances_are_found: "`ended_allowances` answers the environments in which entries ended within a time, by that time.",
+    allowlist_entries_read_back: "Allowlist entries are what was recorded.",
+    allowlist_entries_are_listed_newest_first: "`allowlist_entries_listed` answers the newest of each environment and fingerprint, newest first.",
+    artifacts_are_allowed_where_they_are: "`allowed` and `allowlist_entry_count` answer what is allowed in one environment, the former by so many entries of the ledger.",
+    allowlist_entries_end: "Entries that expired or were withdrawn allow nothing from then on, and are listed with those in force alone where none is asked for by time.",
+    ended_allowlist_entries_are_found: "`ended_allowlist_entries` answers the environments in which entries ended within a time, by that time.",
 }
 
-fn allowance(n: u64, environment: u64, start: &str) -> AllowlistEntry {
+fn allowlist_entry(n: u64, environment: u64, start: &str) -> AllowlistEntry {
     AllowlistEntry {
         id: id(n),
         environment: id(environment),
@@ -37,40 +37,45 @@ fn allowance(n: u64, environment: u64, start: &str) -> AllowlistEntry {
 /// Until the `end`-th second.
 fn until(n: u64, environment: u64, start: &str, end: i64) -> Fact {
     Fact::ArtifactAllowed {
-        record: AllowlistEntry { expires_at: Some(at(end)), ..allowance(n, environment, start) },
+        record: AllowlistEntry { expires_at: Some(at(end)), ..allowlist_entry(n, environment, start) },
     }
 }
 
 /// Withdrawn in the `when`-th second.
 fn withdrawn(n: u64, environment: u64, start: &str, when: i64) -> Fact {
     let withdrawn = Some(Withdrawal { at: at(when), by: robot() });
-    Fact::AllowanceWithdrawn { record: AllowlistEntry { withdrawn, ..allowance(n, environment, start) } }
+    Fact::AllowanceWithdrawn {
+        record: AllowlistEntry { withdrawn, ..allowlist_entry(n, environment, start) },
+    }
 }
 
 fn allowed(n: u64, environment: u64, start: &str) -> Fact {
-    Fact::ArtifactAllowed { record: allowance(n, environment, start) }
+    Fact::ArtifactAllowed { record: allowlist_entry(n, environment, start) }
 }
 
 fn environment_created(n: u64, name: &str) -> Fact {
     Fact::EnvironmentCreated { record: environment(n, name) }
 }
 
-async fn allowances_read_back(store: Arc<dyn Store>) -> Outcome {
+async fn allowlist_entries_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let full =
-        AllowlistEntry { artifact_name: awkward(), description: awkward(), ..allowance(110, 100, "ab") };
+    let full = AllowlistEntry {
+        artifact_name: awkward(),
+        description: awkward(),
+        ..allowlist_entry(110, 100, "ab")
+    };
     org.record(vec![environment_created(100, "prod"), Fact::ArtifactAllowed { record: full.clone() }])
         .await?;
-    same("by its index", store.allowances(org.id, &[2, 2]).await?, vec![full])?;
-    same("by none", store.allowances(org.id, &[]).await?, Vec::new())?;
-    same("by an unknown one", store.allowances(org.id, &[3]).await?, Vec::new())
+    same("by its index", store.allowlist_entries(org.id, &[2, 2]).await?, vec![full])?;
+    same("by none", store.allowlist_entries(org.id, &[]).await?, Vec::new())?;
+    same("by an unknown one", store.allowlist_entries(org.id, &[3]).await?, Vec::new())
 }
 
-async fn allowances_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
+async fn allowlist_entries_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![environment_created(100, "prod"), environment_created(101, "test")]).await?;
     other.record(vec![environment_created(200, "prod"), allowed(210, 200, "ab")]).await?;
-    let early = AllowlistEntry { at: at(-50), ..allowance(110, 100, "ab") };
+    let early = AllowlistEntry { at: at(-50), ..allowlist_entry(110, 100, "ab") };
     org.record(vec![
         allowed(112, 100, "ab"),
         allowed(114, 101, "ab"),
@@ -78,16 +83,16 @@ async fn allowances_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
         Fact::ArtifactAllowed { record: early },
     ])
     .await?;
-    let listed = store.allowances_listed(org.id, None).await?;
-    same("those in force", store.allowances_listed(org.id, Some(at(9))).await?, listed.clone())?;
+    let listed = store.allowlist_entries_listed(org.id, None).await?;
+    same("those in force", store.allowlist_entries_listed(org.id, Some(at(9))).await?, listed.clone())?;
     // After the organization and two environments.
     same("the list", listed.iter().map(|listed| listed.id).collect(), vec![6, 5, 4])?;
     ensure(listed.iter().all(|listed| listed.bytes >= 64), "an entry is larger than its fingerprint")?;
     let indexes = Vec::from_iter(listed.iter().rev().map(|listed| listed.id));
-    let found = store.allowances(org.id, &indexes).await?;
+    let found = store.allowlist_entries(org.id, &indexes).await?;
     same(
         "the entries",
-        found.into_iter().map(|allowance| allowance.id).collect(),
+        found.into_iter().map(|allowlist_entry| allowlist_entry.id).collect(),
         [110, 113, 114].map(id).to_vec(),
     )
 }
@@ -107,8 +112,8 @@ async fn artifacts_are_allowed_where_they_are(store: Arc<dyn Store>) -> Outcome 
         let size = expected.len() as u64;
         let expected = expected.into_iter().map(|(start, index)| (fingerprint(start), index)).collect();
         same("what is allowed, and since which entry", found, expected)?;
-        same("how many are", store.allowance_count(org.id, id(environment), at(9), 9).await?, size)?;
-        let one = store.allowance_count(org.id, id(environment), at(9), 1).await?;
+        same("how many are", store.allowlist_entry_count(org.id, id(environment), at(9), 9).await?, size)?;
+        let one = store.allowlist_entry_count(org.id, id(environment), at(9), 1).await?;
         same("counted up to 1", one, size.min(1))?;
     }
     same("of none", store.allowed(org.id, id(100), &[], u64::MAX, at(9)).await?, Vec::new())?;
@@ -137,11 +142,11 @@ async fn listed(
     org: &Org,
     in_force_at: Option<Timestamp>,
 ) -> Result<Vec<u64>, Failure> {
-    let listed = store.allowances_listed(org.id, in_force_at).await?;
+    let listed = store.allowlist_entries_listed(org.id, in_force_at).await?;
     Ok(listed.into_iter().map(|listed| listed.id).collect())
 }
 
-async fn allowances_end(store: Arc<dyn Store>) -> Outcome {
+async fn allowlist_entries_end(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![environment_created(100, "prod")]).await?;
     // The entries 2 to 5.
@@ -173,11 +178,15 @@ async fn allowances_end(store: Arc<dyn Store>) -> Outcome {
     same("in force before", listed(&store, &org, Some(micro(-1))).await?, vec![4, 2])?;
     same("in force after", listed(&store, &org, Some(at(10))).await?, vec![])?;
     for (now, size) in [(at(9), 2), (at(10), 0)] {
-        same("how many are", store.allowance_count(org.id, id(100), now, 9).await?, size)?;
+        same("how many are", store.allowlist_entry_count(org.id, id(100), now, 9).await?, size)?;
     }
-    let found = store.allowances(org.id, &[5]).await?;
+    let found = store.allowlist_entries(org.id, &[5]).await?;
     let by = Some(Withdrawal { at: at(20), by: robot() });
-    same("the withdrawn entry", found, vec![AllowlistEntry { withdrawn: by, ..allowance(111, 100, "cd") }])?;
+    same(
+        "the withdrawn entry",
+        found,
+        vec![AllowlistEntry { withdrawn: by, ..allowlist_entry(111, 100, "cd") }],
+    )?;
     // Allowed again.
     org.record(vec![allowed(113, 100, "cd"), until(114, 100, "ab", 30)]).await?;
     same("all", listed(&store, &org, None).await?, vec![7, 6, 4])?;
@@ -186,7 +195,7 @@ async fn allowances_end(store: Arc<dyn Store>) -> Outcome {
     same("what is allowed", found, BTreeSet::from([(fingerprint("ab"), 7), (fingerprint("cd"), 6)]))
 }
 
-async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
+async fn ended_allowlist_entries_are_found(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![environment_created(100, "prod"), environment_created(101, "test")]).await?;
     let recorded = async |org: &Org, facts| {
@@ -229,7 +238,7 @@ async fn ended_allowances_are_found(store: Arc<dyn Store>) -> Outcome {
         (20, 30, 9, vec![ours(101, 30, 4)]),
         (30, 99, 9, vec![]),
     ] {
-        let found = store.ended_allowances(at(after), at(until), limit).await?;
+        let found = store.ended_allowlist_entries(at(after), at(until), limit).await?;
         same(&format!("what ended after {after} until {until}"), found, expected)?;
     }
     Ok(())

@@ -50,10 +50,10 @@ mod controls;
 mod deployments;
 mod environments;
 mod events;
-mod feed;
 pub(crate) mod fixtures;
 mod flows;
 mod harness;
+mod leases;
 mod ledger;
 mod lists;
 pub mod memory;
@@ -158,7 +158,7 @@ pub fn checks() -> Vec<Check> {
         texts::checks(),
         blobs::checks(),
         pending::checks(),
-        feed::checks(),
+        leases::checks(),
     ]
     .concat()
 }

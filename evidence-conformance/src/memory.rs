@@ -12,8 +12,8 @@ mod builds;
 mod controls;
 mod deployments;
 mod environments;
-mod feed;
 mod flows;
+mod leases;
 mod ledger;
 mod orgs;
 mod pending;
@@ -37,8 +37,8 @@ use serde::Serialize;
 
 use evidence_core::auth::KeyHash;
 use evidence_core::fact::Key;
-use evidence_core::feed::Lease;
 use evidence_core::id::Id;
+use evidence_core::leases::Lease;
 use evidence_core::name::Fingerprint;
 use evidence_core::name_index::{Name, NameIndex};
 use evidence_core::notifications::Delivery;
@@ -114,7 +114,7 @@ impl MemoryStore {
     }
 
     /// Queries an organization's tables. An unknown organization has empty ones.
-    fn ask<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
+    fn query<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
         let state = self.read()?;
         Ok(match state.tables.get(&org) {
             Some(tables) => query(tables),

@@ -81,12 +81,12 @@ pub(crate) fn check_not_reserved(field: &str, name: &OrgName) -> Result<()> {
 async fn by_name<T>(
     after: Option<&OrgName>,
     limit: u64,
-    ask: impl AsyncFn(&str, u64) -> StoreResult<ByName<T>>,
+    read_page: impl AsyncFn(&str, u64) -> StoreResult<ByName<T>>,
 ) -> Result<Vec<T>> {
-    let mut page = ask(after.map_or("", OrgName::as_str), limit).await?;
+    let mut page = read_page(after.map_or("", OrgName::as_str), limit).await?;
     let mut found = page.records;
     while let Some(after) = page.more.filter(|_| (found.len() as u64) < limit) {
-        page = ask(&after, limit - found.len() as u64).await?;
+        page = read_page(&after, limit - found.len() as u64).await?;
         found.append(&mut page.records);
     }
     Ok(found)

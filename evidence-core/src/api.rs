@@ -20,7 +20,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<actions::GetAction>();
     v.visit::<allowlists::ListAllowlist>();
     v.visit::<allowlists::AllowArtifact>();
-    v.visit::<allowlists::WithdrawAllowance>();
+    v.visit::<allowlists::WithdrawAllowlistEntry>();
     v.visit::<artifacts::ListArtifacts>();
     v.visit::<artifacts::ReportArtifact>();
     v.visit::<artifacts::GetArtifactsByCommit>();

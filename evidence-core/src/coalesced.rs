@@ -21,7 +21,7 @@ use crate::lock::locked;
 /// once, by this time.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Coalesces queries by key. One query of a key runs at a time, and one waits for its turn. All calls that arrive meanwhile
+/// Coalesces queries by key. One query of a key runs at a time, and one waits for its permit. All calls that arrive meanwhile
 /// share the waiting one, so no call gets the result of a query that began before the call.
 ///
 /// Each query is a task of its own, so it continues when its first caller is dropped. The task belongs to the runtime of
@@ -29,7 +29,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Coalescer<K: Ord, V>(Arc<Queries<K, V>>);
 
 struct Queries<K: Ord, V> {
-    turns: FairSemaphore<K>,
+    semaphore: FairSemaphore<K>,
     /// The receivers of the queries that have not begun yet.
     next: Mutex<BTreeMap<K, Answer<V>>>,
     /// Whether the last query returned without waiting, so that no other task on its thread could join it.
@@ -42,7 +42,7 @@ type Answer<V> = watch::Receiver<Option<V>>;
 impl<K: Ord + Clone, V> Default for Coalescer<K, V> {
     fn default() -> Self {
         Self(Arc::new(Queries {
-            turns: FairSemaphore::new(UNLIMITED, 1),
+            semaphore: FairSemaphore::new(UNLIMITED, 1),
             next: Mutex::default(),
             immediate: AtomicBool::new(false),
         }))
@@ -58,7 +58,7 @@ where
     /// begins when it is first polled, and must do nothing before.
     ///
     /// Outside of a Tokio runtime, and if the shared query ends without a result, as after a panic, runs `query` itself.
-    pub(crate) async fn ask<Q>(&self, key: K, query: impl Fn() -> Q) -> V
+    pub(crate) async fn run<Q>(&self, key: K, query: impl Fn() -> Q) -> V
     where
         Q: Future<Output = V> + Send + 'static,
     {
@@ -85,19 +85,20 @@ where
         next.insert(key.clone(), answer.clone());
         drop(next);
         let waiting = Waiting { queries: Arc::clone(&self.0), key };
-        runtime.spawn(ask_in_turn(waiting, query(), to).in_current_span());
+        runtime.spawn(run_query(waiting, query(), to).in_current_span());
         answer
     }
 }
 
-async fn ask_in_turn<K: Ord + Clone, V>(
+async fn run_query<K: Ord + Clone, V>(
     waiting: Waiting<K, V>,
     query: impl Future<Output = V>,
     to: watch::Sender<Option<V>>,
 ) {
     let queries = Arc::clone(&waiting.queries);
-    // The previous query releases its turn after `MAX_WAIT`. The longer deadline applies if its runtime has stopped.
-    let turn = queries.turns.acquire(waiting.key.clone(), UNLIMITED, Instant::now() + 2 * MAX_WAIT).await;
+    // The previous query releases its permit after `MAX_WAIT`. The longer deadline applies if its runtime has stopped.
+    let permit =
+        queries.semaphore.acquire(waiting.key.clone(), UNLIMITED, Instant::now() + 2 * MAX_WAIT).await;
     if queries.immediate.load(Ordering::Relaxed) {
         // Requests that are ready to run join this one.
         yield_now().await;
@@ -116,7 +117,7 @@ async fn ask_in_turn<K: Ord + Clone, V>(
     let answer = if let Ok(answer) = answer {
         answer
     } else {
-        drop(turn);
+        drop(permit);
         counted.await
     };
     queries.immediate.store(polls == 1, Ordering::Relaxed);
@@ -178,12 +179,12 @@ mod tests {
 
     type Shared = Arc<Coalescer<&'static str, u32>>;
 
-    fn ask(coalescer: &Shared, key: &'static str, store: &Arc<Store>) -> JoinHandle<u32> {
+    fn spawn_query(coalescer: &Shared, key: &'static str, store: &Arc<Store>) -> JoinHandle<u32> {
         let (coalescer, store) = (Arc::clone(coalescer), Arc::clone(store));
-        tokio::spawn(async move { coalescer.ask(key, || Arc::clone(&store).query()).await })
+        tokio::spawn(async move { coalescer.run(key, || Arc::clone(&store).query()).await })
     }
 
-    /// Lets everything go on that can.
+    /// Runs all tasks that are ready.
     async fn settle() {
         for _ in 0..20 {
             yield_now().await;
@@ -192,18 +193,18 @@ mod tests {
 
     async fn expect_nothing_left(coalescer: &Shared) {
         settle().await;
-        assert!(coalescer.0.next().is_empty() && coalescer.0.turns.is_unused());
+        assert!(coalescer.0.next().is_empty() && coalescer.0.semaphore.is_unused());
     }
 
     #[tokio::test]
-    async fn those_who_ask_while_a_query_is_on_its_way_share_the_next() {
+    async fn callers_during_a_query_share_the_next_one() {
         let (coalescer, store) = (Shared::default(), Store::new(0));
-        let first = ask(&coalescer, "a", &store);
+        let first = spawn_query(&coalescer, "a", &store);
         settle().await;
-        let later = Vec::from_iter((0..3).map(|_| ask(&coalescer, "a", &store)));
+        let later = Vec::from_iter((0..3).map(|_| spawn_query(&coalescer, "a", &store)));
         settle().await;
         assert_eq!(store.begun(), 1, "one at a time");
-        let other = ask(&coalescer, "b", &store);
+        let other = spawn_query(&coalescer, "b", &store);
         settle().await;
         assert_eq!(store.begun(), 2, "of each key");
         store.permits.add_permits(3);
@@ -213,73 +214,73 @@ mod tests {
         }
         expect_nothing_left(&coalescer).await;
         store.permits.add_permits(1);
-        assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 4, "an answer is not kept");
+        assert_eq!(spawn_query(&coalescer, "a", &store).await.unwrap(), 4, "an answer is not kept");
     }
 
     #[tokio::test]
-    async fn whoever_leaves_holds_up_nobody_and_leaves_nothing() {
+    async fn a_cancelled_caller_delays_no_other_and_leaves_no_state() {
         let (coalescer, store) = (Shared::default(), Store::new(0));
-        let mut asking = Vec::new();
+        let mut callers = Vec::new();
         for _ in 0..3 {
-            asking.push(ask(&coalescer, "a", &store));
+            callers.push(spawn_query(&coalescer, "a", &store));
             settle().await;
         }
-        let third = asking.pop().unwrap();
+        let third = callers.pop().unwrap();
         // The first began a query, and the second is the one by which the next was to begin.
-        asking.iter().for_each(JoinHandle::abort);
+        callers.iter().for_each(JoinHandle::abort);
         store.permits.add_permits(2);
         assert_eq!(third.await.unwrap(), 2);
         expect_nothing_left(&coalescer).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_query_that_hangs_holds_up_the_others_for_a_second() {
+    async fn a_query_that_hangs_delays_the_others_for_a_second() {
         let (coalescer, store) = (Shared::default(), Store::new(0));
         let hanging = {
             let coalescer = Arc::clone(&coalescer);
-            tokio::spawn(async move { coalescer.ask("a", pending).await })
+            tokio::spawn(async move { coalescer.run("a", pending).await })
         };
         settle().await;
-        let next = ask(&coalescer, "a", &store);
+        let next = spawn_query(&coalescer, "a", &store);
         sleep(MAX_WAIT - Duration::from_millis(10)).await;
         assert_eq!(store.begun(), 0);
         sleep(Duration::from_millis(20)).await;
         assert_eq!(store.begun(), 1);
-        let later = ask(&coalescer, "a", &store);
+        let later = spawn_query(&coalescer, "a", &store);
         settle().await;
         assert_eq!(store.begun(), 1, "one at a time again");
-        let asked = Instant::now();
+        let called = Instant::now();
         store.permits.add_permits(2);
         assert_eq!((next.await.unwrap(), later.await.unwrap()), (1, 2));
-        assert_eq!(asked.elapsed(), Duration::ZERO);
+        assert_eq!(called.elapsed(), Duration::ZERO);
         assert!(!hanging.is_finished());
         expect_nothing_left(&coalescer).await;
     }
 
     /// On a runtime that polls the newest task first, as those of several threads do.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn those_who_are_ready_to_ask_share_a_query_that_does_not_wait() {
+    async fn ready_callers_share_a_query_that_does_not_wait() {
         let (coalescer, store) = (Shared::default(), Store::new(9));
-        assert_eq!(ask(&coalescer, "a", &store).await.unwrap(), 1);
-        let all = tokio::spawn(async move { [(); 3].map(|()| ask(&coalescer, "a", &store)) });
+        assert_eq!(spawn_query(&coalescer, "a", &store).await.unwrap(), 1);
+        let all = tokio::spawn(async move { [(); 3].map(|()| spawn_query(&coalescer, "a", &store)) });
         for one in all.await.unwrap() {
             assert_eq!(one.await.unwrap(), 2);
         }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn nobody_is_answered_by_a_query_that_began_before_they_asked() {
-        const ASKED: u32 = 64 * 200;
-        let (coalescer, store) = (Shared::default(), Store::new(ASKED as usize));
+    async fn no_caller_gets_the_result_of_a_query_that_began_earlier() {
+        const CALLS: u32 = 64 * 200;
+        let (coalescer, store) = (Shared::default(), Store::new(CALLS as usize));
         let tasks = (0..64).map(|_| {
             let (coalescer, store) = (Arc::clone(&coalescer), Arc::clone(&store));
             tokio::spawn(async move {
-                for turn in 0..200 {
+                for round in 0..200 {
                     let begun = store.begun();
-                    let answer = coalescer.ask("a", || {
+                    let answer = coalescer.run("a", || {
                         let store = Arc::clone(&store);
                         async move {
-                            if turn % 2 == 0 {
+                            if round % 2 == 0 {
                                 yield_now().await;
                             }
                             store.query().await
@@ -292,13 +293,13 @@ mod tests {
         for task in Vec::from_iter(tasks) {
             task.await.unwrap();
         }
-        assert!(store.begun() < ASKED, "{}", store.begun());
+        assert!(store.begun() < CALLS, "{}", store.begun());
     }
 
     #[tokio::test]
-    async fn after_a_panic_of_the_shared_query_each_asks_for_itself() {
+    async fn after_a_panic_of_the_shared_query_each_caller_runs_its_own() {
         let (coalescer, store) = (Shared::default(), Store::new(9));
-        let asking = [(); 3].map(|()| {
+        let callers = [(); 3].map(|()| {
             let (coalescer, store) = (Arc::clone(&coalescer), Arc::clone(&store));
             tokio::spawn(async move {
                 let query = || {
@@ -309,11 +310,11 @@ mod tests {
                         number
                     }
                 };
-                coalescer.ask("a", query).await
+                coalescer.run("a", query).await
             })
         });
         let mut answers = Vec::new();
-        for one in asking {
+        for one in callers {
             answers.push(one.await.unwrap());
         }
         answers.sort_unstable();
@@ -322,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_everybody_asks_for_themselves() {
+    fn without_a_runtime_each_caller_runs_its_own_query() {
         let coalescer = Coalescer::default();
-        assert_eq!(coalescer.ask("a", || async { 1 }).now_or_never(), Some(1));
+        assert_eq!(coalescer.run("a", || async { 1 }).now_or_never(), Some(1));
     }
 }

@@ -314,9 +314,9 @@ mod tests {
 
     /// A pool whose jobs run when the test runs them.
     #[derive(Clone, Default)]
-    struct Held(Arc<Mutex<Vec<Job>>>);
+    struct ManualPool(Arc<Mutex<Vec<Job>>>);
 
-    impl ComputePool for Held {
+    impl ComputePool for ManualPool {
         fn parallelism(&self) -> usize {
             1
         }
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    impl Held {
+    impl ManualPool {
         fn take(&self) -> Option<Job> {
             self.0.lock().unwrap().pop()
         }
@@ -339,7 +339,7 @@ mod tests {
         assert!(matches!(panicked, Err(Error::Internal { .. })), "{panicked:?}");
         assert_eq!(compute.run(|| 1).await.unwrap(), 1);
 
-        let pool = Held::default();
+        let pool = ManualPool::default();
         let compute = Compute::new(pool.clone());
         for _ in 0..2 {
             let mut work = std::pin::pin!(compute.run(|| ()));
@@ -351,7 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_jobs_start_than_the_pool_has_threads_and_none_whose_caller_left() {
-        let pool = Held::default();
+        let pool = ManualPool::default();
         let compute = Compute::new(pool.clone());
         let done = Arc::new(AtomicUsize::new(0));
         let work = || {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     /// Runs all jobs.
-    async fn finish(pool: &Held, mut started: Vec<BoxFuture<'static, Result<()>>>) {
+    async fn finish(pool: &ManualPool, mut started: Vec<BoxFuture<'static, Result<()>>>) {
         while let Some(job) = pool.take() {
             assert!(pool.take().is_none(), "one at a time");
             job();
@@ -417,7 +417,7 @@ mod tests {
 
     #[tokio::test]
     async fn tenants_take_turns() {
-        let (pool, done) = (Held::default(), Done::default());
+        let (pool, done) = (ManualPool::default(), Done::default());
         let compute = Compute::new(pool.clone());
         let mut started = Vec::from_iter((0..50).map(|number| done.start(number, &compute, org(1))));
         started.push(done.start(100, &compute, org(2)));
@@ -431,7 +431,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_job_that_waits_too_long_is_refused_and_never_runs() {
-        let (pool, done) = (Held::default(), Done::default());
+        let (pool, done) = (ManualPool::default(), Done::default());
         let compute = Compute::new(pool.clone());
         let first = done.start(0, &compute, org(1));
         let late = done.start(1, &compute, org(2)).await;
@@ -444,7 +444,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tenants_waiting_jobs_are_limited_and_those_whose_caller_left_do_not_count() {
-        let (pool, done) = (Held::default(), Done::default());
+        let (pool, done) = (ManualPool::default(), Done::default());
         let compute = Compute::new(pool.clone());
         let mut started = Vec::from_iter((0..=MAX_WAITING).map(|_| done.start(0, &compute, org(1))));
         let full = compute.clone().on_behalf_of(org(1)).run(|| ()).await;
@@ -458,7 +458,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_requests_leave_short_ones_their_places_to_wait() {
-        let (pool, done) = (Held::default(), Done::default());
+        let (pool, done) = (ManualPool::default(), Done::default());
         let compute = Compute::new(pool.clone()).on_behalf_of(org(1));
         let slow = compute.clone().for_long_request();
         let wait = |compute: &Compute, number: u8| {
@@ -483,7 +483,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_begun_response_and_a_recorded_write_are_not_refused_because_many_wait() {
-        let (pool, done) = (Held::default(), Done::default());
+        let (pool, done) = (ManualPool::default(), Done::default());
         let compute = Compute::new(pool.clone());
         let many = Vec::from_iter((0..=MAX_WAITING).map(|_| done.start(0, &compute, org(1))));
         let [answering, recorded] = [Progress::Answering, Progress::Recorded].map(|progress| {

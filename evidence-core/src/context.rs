@@ -224,11 +224,11 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`Error::Store`], with [`StoreError::Unavailable`] while the same content is being deleted.
-    pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
+    pub async fn store_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
         let (places, now) = ((self.store, &**self.attachments), self.clock.now());
         // A note from the future would keep the content from being swept.
         self.store.check_clock(now).await?;
-        let kept = pending::keep(places, (self.org()?, sha256), content, now).await;
+        let kept = pending::store_pending(places, (self.org()?, sha256), content, now).await;
         // Whether the content was written does not matter: no record names it.
         Ok(kept.map_err(|error| match error {
             StoreError::OutcomeUnknown(source) => StoreError::Unavailable(source),
@@ -289,7 +289,7 @@ impl<'a> Context<'a> {
         let attempt = || {
             self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
             let attempt = attempt();
-            async { self.cache_use.settle(attempt.await) }
+            async { self.cache_use.finish_attempt(attempt.await) }
         };
         match attempt().await {
             // The cached values may be outdated, so the store is always read once, however long the first attempt took.
@@ -300,7 +300,7 @@ impl<'a> Context<'a> {
 
     /// Does the same as [`Self::retry`] for a change of the record of this name, after all earlier requests of this server
     /// that change it. Otherwise concurrent changes would conflict with each other and retry.
-    pub(crate) async fn retry_in_turn<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
+    pub(crate) async fn retry_exclusively<T, F>(&self, record: Key, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {

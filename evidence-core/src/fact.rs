@@ -312,12 +312,12 @@ impl Fact {
 
     /// Returns whether the ledger's time goes back with this fact. Its entry has exactly the time of the
     /// write.
-    pub const fn turns_time_back(&self) -> bool {
+    pub const fn corrects_clock(&self) -> bool {
         matches!(self, Self::ClockCorrected { .. })
     }
 
     /// Returns whether the fact creates this organization, as the first fact of its ledger does.
-    pub(crate) fn begins_ledger_of(&self, org: Id) -> bool {
+    pub(crate) fn creates_org(&self, org: Id) -> bool {
         matches!(self, Self::OrganizationCreated { record } if record.id == org)
     }
 
@@ -492,20 +492,20 @@ impl Write {
     /// Returns whether the write starts its organization's ledger. A store accepts such a write only if the
     /// organization does not exist, and every other write only if it does.
     pub fn begins_ledger(&self) -> bool {
-        self.facts.first().is_some_and(|fact| fact.begins_ledger_of(self.org))
+        self.facts.first().is_some_and(|fact| fact.creates_org(self.org))
     }
 }
 
 /// Returns whether serializing these facts to JSON takes about a millisecond or more.
 fn is_long(facts: &[Fact]) -> bool {
-    let mut room = Room(LONG_JSON);
-    facts.iter().any(|fact| serde_json::to_writer(&mut room, fact).is_err())
+    let mut limit = LengthLimit(LONG_JSON);
+    facts.iter().any(|fact| serde_json::to_writer(&mut limit, fact).is_err())
 }
 
 /// A writer that fails after this number of bytes.
-struct Room(usize);
+struct LengthLimit(usize);
 
-impl std::io::Write for Room {
+impl std::io::Write for LengthLimit {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
         Ok(bytes.len())
@@ -562,8 +562,8 @@ impl EncodedFact {
 
     /// Returns whether the fact is older than the preceding entry, recorded at `last`, and is not a clock
     /// correction.
-    pub fn goes_back(&self, last: Option<Timestamp>) -> bool {
-        !self.fact.turns_time_back() && last.is_some_and(|last| self.at < last)
+    pub fn is_older_than(&self, last: Option<Timestamp>) -> bool {
+        !self.fact.corrects_clock() && last.is_some_and(|last| self.at < last)
     }
 
     /// Returns the leaf hash of the fact at this index, recorded at this time. The time is the fact's own, or

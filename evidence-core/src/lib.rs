@@ -67,7 +67,7 @@ pub mod name_index;
 pub mod page;
 
 pub mod blobs;
-pub mod feed;
+pub mod leases;
 pub mod store;
 
 pub mod admission;

@@ -29,14 +29,14 @@ pub type RecordRef = (Id, RecordKind, Id);
 
 /// The data that must be read before writes can be decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needed {
+pub struct RequiredReads {
     /// The names in preconditions and claims.
     pub names: BTreeSet<Name>,
     /// The records whose revisions are preconditions.
     pub revisions: BTreeSet<RecordRef>,
 }
 
-impl Needed {
+impl RequiredReads {
     /// Adds the data that a write to `org` depends on.
     pub fn add<'a>(
         &mut self,
@@ -163,8 +163,8 @@ impl NameChanges {
     /// Applies the next effect of a fact of `org`.
     pub fn apply(&mut self, org: Id, effect: NameEffect) {
         match effect {
-            NameEffect::Claim(key, id) => self.lead(Name::new(org, key), Denoted { id, alias: false }),
-            NameEffect::Alias(key, id) => self.lead(Name::new(org, key), Denoted { id, alias: true }),
+            NameEffect::Claim(key, id) => self.assign(Name::new(org, key), Denoted { id, alias: false }),
+            NameEffect::Alias(key, id) => self.assign(Name::new(org, key), Denoted { id, alias: true }),
             NameEffect::Release(kind, id) => {
                 let released = |name: &Name, denoted: &mut Denoted| {
                     name.org == Some(org) && name.key.kind() == Some(kind) && denoted.id == id
@@ -175,23 +175,23 @@ impl NameChanges {
         }
     }
 
-    fn lead(&mut self, name: Name, to: Denoted) {
+    fn assign(&mut self, name: Name, to: Denoted) {
         self.gone.remove(&name);
         self.put.insert(name, to);
     }
 
     /// Returns the names that no longer lead anywhere. Names that [`released`](Self::released) records had
     /// before are not included.
-    pub fn gone(&self) -> impl Iterator<Item = &Name> {
+    pub fn removed(&self) -> impl Iterator<Item = &Name> {
         self.gone.iter()
     }
 
     /// Returns the names that lead to another record than before.
-    pub fn put(&self) -> impl Iterator<Item = (&Name, Denoted)> {
+    pub fn assigned(&self) -> impl Iterator<Item = (&Name, Denoted)> {
         self.put.iter().map(|(name, denoted)| (name, *denoted))
     }
 
-    /// Returns the records that released all names they had before. Names in [`put`](Self::put) were claimed
+    /// Returns the records that released all names they had before. Names in [`assigned`](Self::assigned) were claimed
     /// later.
     pub fn released(&self) -> impl Iterator<Item = RecordRef> {
         self.released.iter().copied()
@@ -271,11 +271,11 @@ mod tests {
         ];
         let mut changes = NameChanges::default();
         facts.iter().flat_map(Fact::name_effects).for_each(|effect| changes.apply(id(1), effect));
-        let put: Vec<_> = changes.put().map(|(name, to)| (name.key.name(), to.id, to.alias)).collect();
+        let put: Vec<_> = changes.assigned().map(|(name, to)| (name.key.name(), to.id, to.alias)).collect();
         assert_eq!(put, [("a".into(), id(2), false), ("b".into(), id(3), false)]);
         let released: Vec<_> = changes.released().map(|(.., record)| record).collect();
         assert_eq!(released, [id(1), id(4)]);
-        let gone: Vec<_> = changes.gone().map(|name| name.key.name()).collect();
+        let gone: Vec<_> = changes.removed().map(|name| name.key.name()).collect();
         assert_eq!(gone, ["c"]);
     }
 }

@@ -186,14 +186,14 @@ pub(crate) fn in_batches_within<T>(
     most: usize,
 ) -> Vec<Vec<T>> {
     let mut batches: Vec<Vec<T>> = Vec::new();
-    let mut room = Room::of(bytes_of_part);
+    let mut budget = BatchBudget::of(bytes_of_part);
     for (item, bytes) in items {
-        match batches.last_mut().filter(|batch| batch.len() < most && room.try_take(bytes)) {
+        match batches.last_mut().filter(|batch| batch.len() < most && budget.try_reserve(bytes)) {
             Some(batch) => batch.push(item),
             None => {
                 batches.push(vec![item]);
-                room = Room::of(bytes_of_part);
-                room.try_take(bytes);
+                budget = BatchBudget::of(bytes_of_part);
+                budget.try_reserve(bytes);
             }
         }
     }
@@ -201,18 +201,18 @@ pub(crate) fn in_batches_within<T>(
 }
 
 /// The remaining bytes of a batch.
-pub(crate) struct Room {
+pub(crate) struct BatchBudget {
     left: u64,
     is_empty: bool,
 }
 
-impl Room {
+impl BatchBudget {
     pub(crate) const fn of(bytes: u64) -> Self {
         Self { left: bytes, is_empty: true }
     }
 
     /// Adds an item of this size if it fits, and returns whether it did. The first item always fits.
-    pub(crate) const fn try_take(&mut self, bytes: u64) -> bool {
+    pub(crate) const fn try_reserve(&mut self, bytes: u64) -> bool {
         let admits = self.is_empty || bytes <= self.left;
         if admits {
             self.is_empty = false;
@@ -229,7 +229,7 @@ pub(crate) const MAX_LISTED: u64 = 40_000;
 /// The end follows from the total number of items, because a page may be short if a row was lost.
 pub(crate) fn in_pages<F>(
     most: u64,
-    ask: impl Fn(PageRequest) -> F + Send + 'static,
+    read_page: impl Fn(PageRequest) -> F + Send + 'static,
 ) -> impl Stream<Item = Result<Vec<Listed>>> + Send + 'static
 where
     F: Future<Output = Result<Page<Listed>>> + Send + 'static,
@@ -244,10 +244,10 @@ where
         /// The items of the previous page.
         told: BTreeSet<Id>,
     }
-    stream::try_unfold((Some(Next::default()), ask), move |(next, ask)| async move {
+    stream::try_unfold((Some(Next::default()), read_page), move |(next, read_page)| async move {
         let Some(Next { mut offset, mut total, told }) = next else { return Ok(None) };
         loop {
-            let Page { mut items, total: now } = ask(PageRequest { offset, limit: most }).await?;
+            let Page { mut items, total: now } = read_page(PageRequest { offset, limit: most }).await?;
             // New items have shifted the others. If it is by a page or more, a different page is needed.
             let added = total.replace(now).map_or(0, |before| now.saturating_sub(before));
             if added >= most {
@@ -257,7 +257,7 @@ where
             let page = items.iter().map(|one| one.id).collect();
             items.retain(|one| !told.contains(&one.id));
             let next = Next { offset: offset + most, total, told: page };
-            return Ok(Some((items, ((next.offset < now).then_some(next), ask))));
+            return Ok(Some((items, ((next.offset < now).then_some(next), read_page))));
         }
     })
 }
@@ -446,7 +446,7 @@ mod tests {
             for lost in [&[][..], &[1], &[4], &[6], &[2, 3, 7]] {
                 let asked = Arc::new(AtomicU64::new(0));
                 let is_there = |number: &u64| !lost.contains(number);
-                let ask = {
+                let read_page = {
                     let asked = Arc::clone(&asked);
                     move |request: PageRequest| {
                         let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed).min(30);
@@ -457,7 +457,7 @@ mod tests {
                         ready(Ok(Page { items, total }))
                     }
                 };
-                let told: Vec<Vec<Listed>> = in_pages(4, ask).try_collect().await.unwrap();
+                let told: Vec<Vec<Listed>> = in_pages(4, read_page).try_collect().await.unwrap();
                 assert!(told.iter().all(|listed| listed.len() <= 4), "{told:?}");
                 let ids = told.concat().into_iter().map(|one| one.id);
                 let expected = (0..many).rev().filter(is_there).map(id);

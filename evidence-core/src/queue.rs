@@ -4,8 +4,8 @@
 //! A job has a deadline. If the writer starts the job before it, the caller waits for the outcome. Otherwise the job never runs,
 //! and the caller may retry. If a database hangs, callers therefore fail soon, and jobs that they gave up do not run later.
 //!
-//! A job takes room in the budget ([`FairBudget`]) until it is done, and is refused at once if there is none. The room bounds the
-//! memory of waiting jobs. Jobs of no organization (leases, cursors) take no room.
+//! A job reserves bytes of the budget ([`FairBudget`]) until it is done, and is refused at once if too few are free. This limits
+//! the memory of waiting jobs. Jobs of no organization (leases, cursors) reserve nothing.
 //!
 //! Uploads yield to other jobs. The writer takes the other jobs first, and then a bounded number of chunks of uploads, of one
 //! organization after the other. A record thus waits for at most a megabyte of chunks, and several chunks share a commit.
@@ -36,8 +36,8 @@ const MAX_UPLOADS: usize = 16;
 
 /// A job of a writer.
 pub trait Task: Send + 'static {
-    /// Returns the organization whose room the job takes, and the bytes; `None` for a job that takes no room.
-    fn room(&self) -> Option<(Id, usize)>;
+    /// Returns the organization that the job belongs to, and the bytes that the job reserves; `None` if it reserves none.
+    fn reserved_bytes(&self) -> Option<(Id, usize)>;
 
     /// Returns whether the job is a part of an upload. It then yields to other jobs.
     fn is_upload(&self) -> bool;
@@ -45,7 +45,7 @@ pub trait Task: Send + 'static {
 
 /// The limits of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct QueueLimits {
     /// The bytes that may wait.
     pub bytes: usize,
     /// The time that a job waits until the writer starts it.
@@ -89,8 +89,8 @@ impl From<Refused> for StoreError {
 #[derive(Debug)]
 pub struct Queue<J> {
     jobs: mpsc::Sender<Queued<J>>,
-    room: Arc<FairBudget>,
-    bounds: Bounds,
+    budget: Arc<FairBudget>,
+    limits: QueueLimits,
 }
 
 /// The receiving half of the queue, for the writer.
@@ -101,13 +101,13 @@ pub struct Jobs<J> {
     uploads: VecDeque<Queued<J>>,
 }
 
-/// A job and its room in the budget, which is released when this is dropped.
+/// A job and its reservation, which is released when this is dropped.
 #[derive(Debug)]
 pub struct Queued<J> {
     /// The job.
     pub job: J,
-    /// The room.
-    pub room: Option<Reservation>,
+    /// The reserved bytes of the budget.
+    pub reservation: Option<Reservation>,
 }
 
 impl<J: Task> Jobs<J> {
@@ -151,7 +151,7 @@ impl<J: Task> Jobs<J> {
             let (mut taken, mut later) = (BTreeSet::new(), VecDeque::new());
             let mut rest = VecDeque::new();
             for queued in self.uploads.drain(..) {
-                let (org, size) = queued.job.room().unzip();
+                let (org, size) = queued.job.reserved_bytes().unzip();
                 if taken.contains(&org) {
                     later.push_back(queued);
                 } else if bytes < UPLOADS_AT_ONCE && left > 0 {
@@ -172,15 +172,15 @@ impl<J: Task> Jobs<J> {
 
 impl<J: Task> Queue<J> {
     /// Creates a queue and returns both halves.
-    pub fn new(bounds: Bounds) -> (Self, Jobs<J>) {
+    pub fn new(limits: QueueLimits) -> (Self, Jobs<J>) {
         let (jobs, queue) = mpsc::channel(CAPACITY);
-        let room = FairBudget::new(bounds.bytes as u64);
-        (Self { jobs, room, bounds }, Jobs { arriving: queue, uploads: VecDeque::new() })
+        let budget = FairBudget::new(limits.bytes as u64);
+        (Self { jobs, budget, limits }, Jobs { arriving: queue, uploads: VecDeque::new() })
     }
 
     /// Returns the time that a job may wait.
     pub const fn wait(&self) -> Duration {
-        self.bounds.wait
+        self.limits.wait
     }
 
     /// Returns whether the writer has stopped.
@@ -191,8 +191,8 @@ impl<J: Task> Queue<J> {
     /// Creates both halves of a job's outcome. The deadline of the job counts from now.
     pub fn outcome<T>(&self) -> (Reply<T>, Outcome<T>) {
         let (to, from) = oneshot::channel();
-        let (deadline, claim) = (Instant::now() + self.bounds.wait, Arc::new(AtomicU8::new(WAITING)));
-        let grace = self.bounds.grace;
+        let (deadline, claim) = (Instant::now() + self.limits.wait, Arc::new(AtomicU8::new(WAITING)));
+        let grace = self.limits.grace;
         (Reply { to, deadline, claim: Arc::clone(&claim) }, Outcome { from, deadline, grace, claim })
     }
 
@@ -201,22 +201,22 @@ impl<J: Task> Queue<J> {
     /// # Errors
     /// The writer's error, or [`StoreError::Unavailable`] or [`StoreError::OutcomeUnknown`] for a reason in [`Refused`].
     pub async fn submit<T>(&self, job: J, outcome: Outcome<T>) -> StoreResult<T> {
-        let room = match job.room() {
+        let reservation = match job.reserved_bytes() {
             Some((org, bytes)) => {
-                let room = self.room.try_reserve(Some(org), (bytes + OVERHEAD) as u64);
-                Some(room.ok_or(Refused::Full)?)
+                let reservation = self.budget.try_reserve(Some(org), (bytes + OVERHEAD) as u64);
+                Some(reservation.ok_or(Refused::Full)?)
             }
             None => None,
         };
         let place = timeout_at(outcome.deadline, self.jobs.reserve()).await.map_err(|_| Refused::Late)?;
-        place.map_err(|_| Refused::Closed)?.send(Queued { job, room });
+        place.map_err(|_| Refused::Closed)?.send(Queued { job, reservation });
         outcome.wait().await
     }
 
     /// Enqueues the job that stops the writer, behind all earlier jobs, and waits until the writer has stopped.
     pub async fn stop(&self, job: impl FnOnce(Reply<()>) -> J) {
         let (reply, outcome) = self.outcome();
-        if self.jobs.send(Queued { job: job(reply), room: None }).await.is_ok() {
+        if self.jobs.send(Queued { job: job(reply), reservation: None }).await.is_ok() {
             // An error means that the writer has stopped already.
             outcome.from.await.ok();
         }

@@ -459,7 +459,7 @@ impl Evidence {
                 let budget = admission.on_behalf_of(access.on_behalf_of());
                 let answer = slot.fill(answer, || budget.try_memory_for_sending(LONGEST as u64)).await;
                 // The memory is for sending; the copy in the cache has a budget of its own.
-                Ok(answer.holding(memory))
+                Ok(answer.with_reservations(memory))
             }
             (Err(error), Some(slot)) => {
                 // Other errors will occur for equal requests, too.
@@ -468,7 +468,7 @@ impl Evidence {
                 }
                 Err(error)
             }
-            (Ok((answer, memory)), None) => Ok(answer.holding(memory)),
+            (Ok((answer, memory)), None) => Ok(answer.with_reservations(memory)),
             (Err(error), None) => Err(error),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use evidence_conformance::memory::MemoryStore;
-use evidence_core::background::{Background, Job, LEASE, Turn};
+use evidence_core::background::{Background, Job, JobContext, LEASE};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Error, Evidence, Result, Settings, Store};
@@ -25,8 +25,8 @@ impl Job for Failing {
         Duration::from_millis(1)
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        self.0.lock().unwrap().push(turn.held().holder);
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        self.0.lock().unwrap().push(cx.held_lease().holder);
         Err(Error::Forbidden)
     }
 }
@@ -91,7 +91,7 @@ impl Job for Scripted {
         seconds(1)
     }
 
-    async fn run(&self, _: &Turn) -> Result<()> {
+    async fn run(&self, _: &JobContext) -> Result<()> {
         let (lasts, succeeds) = self.script.get(self.runs().len()).copied().unwrap_or((0, true));
         let begun = Instant::now();
         sleep(seconds(lasts)).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use evidence_conformance::memory::MemoryStore;
-use evidence_core::allowlists::{AllowArtifact, WithdrawAllowance};
+use evidence_core::allowlists::{AllowArtifact, WithdrawAllowlistEntry};
 use evidence_core::artifacts::ReportArtifact;
 use evidence_core::attestations::{Generic, Override, PostAttestation};
 use evidence_core::auth::{Credential, Principal};
@@ -329,7 +329,7 @@ impl World {
             Step::Withdraw { artifact } => {
                 let parameters = json!({"env_name": "prod", "fingerprint": fingerprint(*artifact)});
                 let withdrawn =
-                    self.try_call::<WithdrawAllowance>(&self.service, parameters, Value::Null, None);
+                    self.try_call::<WithdrawAllowlistEntry>(&self.service, parameters, Value::Null, None);
                 assert!(matches!(withdrawn, Ok(()) | Err(Error::NotFound(_))), "{withdrawn:?}");
             }
             Step::OtherEnvironment => {

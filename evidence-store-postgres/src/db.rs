@@ -7,7 +7,7 @@ use std::time::Duration;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::limiter::FairSemaphore;
-use evidence_core::queue::{Bounds, Queue, Refused, Reply};
+use evidence_core::queue::{Queue, QueueLimits, Refused, Reply};
 use evidence_core::store::{ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
@@ -158,8 +158,8 @@ impl Postgres {
         let reader = Reader { connections, long_queries, schema, migrations };
         // A started write takes one statement, and perhaps another that looks up its outcome.
         let grace = Some(address.client_timeout() * 2);
-        let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
-        let (queue, jobs) = Queue::new(bounds);
+        let limits = QueueLimits { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
+        let (queue, jobs) = Queue::new(limits);
         tokio::spawn(Writer::new(session, reader.clone(), options.mixed_groups).run(jobs));
         let lookups = name_batcher::open(&reader);
         Ok(Self { reader, queue, lookups, mixed_groups: options.mixed_groups })
@@ -259,8 +259,8 @@ impl Driver for Postgres {
         if self.queue.is_closed() || self.lookups.is_closed() {
             return Err(Refused::Closed.into());
         }
-        let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, cost: Cost::Short });
-        let min_writer = ask(MIN_WRITER_VERSION.into(), vec![]).await.map_err(store_error)?;
+        let query = |sql, values| self.reader.rows(Statement { sql, values, org: None, cost: Cost::Short });
+        let min_writer = query(MIN_WRITER_VERSION.into(), vec![]).await.map_err(store_error)?;
         let min_writer =
             min_writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
         if min_writer.is_some_and(|(version,)| version > self.version()) {
@@ -272,7 +272,7 @@ impl Driver for Postgres {
         let (tables, privileges) = taken.unzip();
         let schema = &self.reader.schema;
         let values = vec![schema.name().into(), Value::Texts(tables), Value::Texts(privileges)];
-        let missing = ask(NOT_WRITABLE.into(), values).await.map_err(store_error)?;
+        let missing = query(NOT_WRITABLE.into(), values).await.map_err(store_error)?;
         match missing.into_iter().next().map(|cells| <(String, String)>::from_row(cells.row)).transpose()? {
             Some((table, privilege)) => Err(MayNotWrite { table: schema.table(&table), privilege }.into()),
             None => Ok(()),

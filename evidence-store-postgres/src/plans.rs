@@ -244,7 +244,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     statements.retain(|sql, _| !(sql.starts_with("UPDATE ") && sql.contains(" = $2 WHERE org = $1 AND ")));
     // Queries read the greatest number from the end of an index, because `max` reads all rows if the planner
     // estimates few. `max` is used only over the rows of a group, and over the rows of a page of ended
-    // allowances.
+    // allowlist entries.
     let is_by_max = |sql: &&String| {
         ["max(r.at)", "max(a.ledger_index)"]
             .into_iter()

@@ -79,7 +79,7 @@ impl From<Submission> for Job {
 }
 
 impl Task for Job {
-    fn room(&self) -> Option<(Id, usize)> {
+    fn reserved_bytes(&self) -> Option<(Id, usize)> {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
             Self::Blob(write, _) => Some((write.org, write.size)),
@@ -131,8 +131,8 @@ impl Writer {
         let mut stopped = None;
         while (stopped.is_none() || queue.has_uploads()) && queue.next(&mut jobs, MAX_GROUP).await > 0 {
             let (mut group, mut blobs, mut reservations) = (Vec::new(), Vec::new(), Vec::new());
-            for Queued { job, room } in jobs.drain(..) {
-                reservations.push(room);
+            for Queued { job, reservation } in jobs.drain(..) {
+                reservations.push(reservation);
                 match job {
                     Job::Record(write) => group.push(write),
                     Job::Blob(write, reply) => blobs.push((write, reply)),

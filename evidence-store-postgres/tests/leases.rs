@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evidence_core::feed::{FeedStore, Held, Lease};
 use evidence_core::id::{Id, SystemRandom};
+use evidence_core::leases::{HeldLease, Lease, LeaseStore};
 use evidence_core::notifications::{Channel, Delivery, DeliveryState, DeliveryStore, Position};
 use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
@@ -31,9 +31,9 @@ async fn a_delivery_waits_for_whoever_is_just_taking_its_lease() {
     let jane = store.user("jane").await.unwrap().expect("the user");
     let org = store.org_role("acme", jane.id).await.unwrap().expect("the organization").organization.id;
 
-    let held = Held { lease: "notify".to_owned(), holder: new_id() };
+    let held = HeldLease { name: "notify".to_owned(), holder: new_id() };
     let expires_at = Timestamp::from_micros(NOW.as_micros() + 1_000_000);
-    let lease = Lease { name: held.lease.clone(), holder: held.holder, expires_at };
+    let lease = Lease { name: held.name.clone(), holder: held.holder, expires_at };
     assert!(store.acquire_lease(&lease, NOW).await.unwrap());
     let state = DeliveryState {
         action: new_id(),

@@ -345,16 +345,16 @@ async fn chunks_of_uploads_share_commits_and_yield_to_records() {
     record.await.unwrap().unwrap();
     uploads.join_all().await.into_iter().collect::<StoreResult<Vec<()>>>().unwrap();
 
-    let mut ask = async |sql: &str| {
+    let mut scalar = async |sql: &str| {
         let sql = sql.replace("{}", &bench.schema.name);
         sqlx::query_scalar::<_, i64>(AssertSqlSafe(sql)).fetch_one(&mut holder).await.unwrap()
     };
     // The first transaction has the chunks that had arrived, at most four. Each later one has four.
-    assert_eq!(ask("SELECT count(DISTINCT xmin::text) FROM {}.blob_chunk").await, 6);
+    assert_eq!(scalar("SELECT count(DISTINCT xmin::text) FROM {}.blob_chunk").await, 6);
     // The record was enqueued last, and was written right after the transaction that had already begun.
     let before = "SELECT count(*) FROM {}.blob_chunk c WHERE c.xmin::text::bigint < (
         SELECT max(l.xmin::text::bigint) FROM {}.ledger l)";
-    let before = ask(before).await;
+    let before = scalar(before).await;
     assert!((1..=4).contains(&before), "{before}");
     assert_eq!(bench.problems().await, Vec::<String>::new());
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use evidence_core::actions::{Action, ActionStore};
-use evidence_core::feed::Held;
 use evidence_core::id::Id;
+use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::{Listed, PageRequest};
 use evidence_core::store::StoreResult;
@@ -19,13 +19,13 @@ use crate::value::{Value, texts};
 
 const KIND: &str = "action";
 
-const LISTED: Sql = Sql::each(
+const LISTED: Sql = Sql::per_dialect(
     "evidence.record x WHERE x.org = $1 AND x.kind = 'action' AND NOT x.archived",
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'action' AND NOT x.archived",
 );
 
 /// The lists' name column contains the number, with leading zeros.
-const GREATEST: Sql = Sql::each(
+const GREATEST: Sql = Sql::per_dialect(
     "SELECT max(r.name) FROM evidence.record r WHERE r.org = $1 AND r.kind = 'action'",
     "SELECT (SELECT r.name FROM evidence.record r WHERE r.org = $1 AND r.kind || '' = 'action'
         ORDER BY r.name DESC LIMIT 1)",
@@ -43,7 +43,7 @@ impl<D: Driver> ActionStore for SqlStore<D> {
     }
 
     async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let order = Order::By(Sql::same("x.name"));
+        let order = Order::By(Sql::portable("x.name"));
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
         Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
     }
@@ -59,7 +59,7 @@ impl<D: Driver> ActionStore for SqlStore<D> {
     }
 }
 
-const DELIVERIES: Sql = Sql::each(
+const DELIVERIES: Sql = Sql::per_dialect(
     "SELECT $3, d.target, d.mail, d.due_at, d.state, d.revision FROM json_each($2) w
     CROSS JOIN evidence.delivery d ON d.org = $1 AND d.target = w.value",
     "SELECT $3::text, d.target, d.mail, d.due_at, d.state, d.revision FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
@@ -69,7 +69,7 @@ const DELIVERIES: Sql = Sql::each(
 /// Finds the organizations with waiting deliveries one by one, each with one index probe, whatever the number
 /// of deliveries. The due deliveries of an organization are then read in the order of its index, up to the
 /// limit.
-const DUE: Sql = Sql::each(
+const DUE: Sql = Sql::per_dialect(
     "WITH RECURSIVE waiting (org) AS (
         SELECT (
             SELECT n.org FROM delivery n INDEXED BY delivery_due
@@ -111,7 +111,7 @@ const DUE: Sql = Sql::each(
 
 /// In PostgreSQL, a required lease is locked until the statement ends, so nobody else can acquire it
 /// meanwhile. In SQLite nobody else writes.
-const PUT: Sql = Sql::each(
+const PUT: Sql = Sql::per_dialect(
     "INSERT INTO evidence.delivery AS d (org, target, mail, due_at, state, revision)
     SELECT o.key, $2, $8, $3, $4, $5 + 1 FROM evidence.organization o
     WHERE o.key = $1 AND ($5 = 0 OR EXISTS (
@@ -133,7 +133,7 @@ const PUT: Sql = Sql::each(
     RETURNING 1",
 );
 
-const FORGET: Sql = Sql::same("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
+const FORGET: Sql = Sql::portable("DELETE FROM evidence.delivery WHERE org = $1 AND target = $2 RETURNING 1");
 
 /// The stored row of a target: the organization, the target, and the rest.
 type Row = (String, String, bool, Option<Timestamp>, String, u64);
@@ -176,11 +176,11 @@ impl<D: Driver> DeliveryStore for SqlStore<D> {
         Ok(Some((word(org)?, rows.into_iter().filter_map(readable).collect())))
     }
 
-    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
+    async fn put_delivery(&self, delivery: &Delivery, lease: Option<&HeldLease>) -> StoreResult<bool> {
         let Delivery { org, target, channel, due_at, state, revision } = delivery;
         let state = serde_json::to_string(state).map_err(|error| StoreError::Failed(error.into()))?;
         let query = self.query_org(*org, PUT).bind(*target).bind(*due_at).bind(state).bind(*revision);
-        let query = query.bind(held.map(|held| held.lease.as_str())).bind(held.map(|held| held.holder));
+        let query = query.bind(lease.map(|lease| lease.name.as_str())).bind(lease.map(|lease| lease.holder));
         let query = query.bind(*channel == Channel::Mail);
         query.change().await
     }

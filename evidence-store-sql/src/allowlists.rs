@@ -15,19 +15,19 @@ use crate::sql::{Sql, payload_size};
 use crate::store::SqlStore;
 use crate::value::{ints, texts};
 
-const ALL: Sql = Sql::same(concat!(
+const ALL: Sql = Sql::portable(concat!(
     "SELECT a.ledger_index, ",
     payload_size!("a"),
     " FROM evidence.allowed a WHERE a.org = $1 ORDER BY a.ledger_index DESC"
 ));
 
-const IN_FORCE: Sql = Sql::same(concat!(
+const IN_FORCE: Sql = Sql::portable(concat!(
     "SELECT a.ledger_index, ",
     payload_size!("a"),
     " FROM evidence.allowed a WHERE a.org = $1 AND a.ends_at > $2 ORDER BY a.ledger_index DESC"
 ));
 
-const BY_INDEX: Sql = Sql::each(
+const BY_INDEX: Sql = Sql::per_dialect(
     "SELECT w.value, (SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = w.value)
     FROM json_each($2) w ORDER BY w.value DESC",
     "SELECT w.value, (SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = w.value)
@@ -35,7 +35,7 @@ const BY_INDEX: Sql = Sql::each(
 );
 
 /// The environment is part of the subquery, so that every column of the index is used.
-const ALLOWED: Sql = Sql::each(
+const ALLOWED: Sql = Sql::per_dialect(
     "SELECT a.fingerprint, a.ledger_index, a.ends_at FROM json_each($4) w CROSS JOIN allowance a
         ON a.org = $1 AND a.environment = $3 AND a.fingerprint = w.value AND a.ledger_index = (
             SELECT max(b.ledger_index) FROM allowance b
@@ -48,13 +48,13 @@ const ALLOWED: Sql = Sql::each(
     WHERE NOT a.withdrawn AND (a.ends_at IS NULL OR a.ends_at > $2)",
 );
 
-const SIZE: Sql = Sql::same(
+const SIZE: Sql = Sql::portable(
     "SELECT count(*) FROM (
         SELECT 1 FROM evidence.allowed a WHERE a.org = $1 AND a.environment = $3 AND a.ends_at > $2 LIMIT $4) counted",
 );
 
 /// Reads up to the end time of the `$3`-th row, including all rows that end at that time.
-const ENDED: Sql = Sql::each(
+const ENDED: Sql = Sql::per_dialect(
     "SELECT a.ends_at, o.name, a.environment, max(a.ledger_index) FROM allowance a CROSS JOIN organization o ON o.key = a.org
     WHERE a.ends_at > $1 AND a.ends_at <= min($2, coalesce((
         SELECT b.ends_at FROM allowance b WHERE b.ends_at > $1 ORDER BY b.ends_at LIMIT 1 OFFSET $3), $2))
@@ -68,7 +68,7 @@ const ENDED: Sql = Sql::each(
 
 #[async_trait]
 impl<D: Driver> AllowlistStore for SqlStore<D> {
-    async fn allowances_listed(
+    async fn allowlist_entries_listed(
         &self,
         org: Id,
         in_force_at: Option<Timestamp>,
@@ -81,7 +81,7 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.long().all_as(listed).await
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
+    async fn allowlist_entries(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
         self.query_org(org, BY_INDEX).bind(ints(indexes)).long().readable_as(org, listed_record).await
     }
 
@@ -101,13 +101,19 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.bind(entries).per_item(fingerprints.len()).all_as(allowed).await
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
+    async fn allowlist_entry_count(
+        &self,
+        org: Id,
+        environment: Id,
+        at: Timestamp,
+        most: u64,
+    ) -> StoreResult<u64> {
         let query = self.query_org(org, SIZE).bind(at).bind(environment).bind(most);
         let count = query.first::<(u64,)>().await?;
         Ok(count.map_or(0, |(count,)| count))
     }
 
-    async fn ended_allowances(
+    async fn ended_allowlist_entries(
         &self,
         after: Timestamp,
         until: Timestamp,

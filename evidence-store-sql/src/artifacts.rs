@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::decode::{Payload, array, listed_record, nested, record, text, word};
 use crate::driver::Driver;
 use crate::instances::{StoredInstance, instance_json};
-use crate::listing::{Listing, Order, sized};
+use crate::listing::{Listing, Order, decode_size};
 use crate::snapshots::{ran_in, runs, runs_json};
 use crate::sql::{Sql, for_each, payload, payload_size};
 use crate::store::SqlStore;
@@ -97,32 +97,34 @@ macro_rules! commit_begins {
     };
 }
 
-const ARTIFACTS: Sql = Sql::same("evidence.artifact x WHERE x.org = $1");
+const ARTIFACTS: Sql = Sql::portable("evidence.artifact x WHERE x.org = $1");
 /// For conditions with an index of their own. In SQLite such an index does not begin with the organization;
 /// the plus prevents a scan of the whole organization.
 const NARROWED: Sql =
-    Sql::each("evidence.artifact x WHERE +x.org = $1", "evidence.artifact x WHERE x.org = $1");
-const OF_FLOW: Sql = Sql::same(" AND x.flow = $4");
+    Sql::per_dialect("evidence.artifact x WHERE +x.org = $1", "evidence.artifact x WHERE x.org = $1");
+const OF_FLOW: Sql = Sql::portable(" AND x.flow = $4");
 /// For use next to a digest condition. In PostgreSQL, an index that begins with the flow, or that has the
 /// list's order, would otherwise be scanned completely.
-const IN_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
-const OF_TRAIL: Sql = Sql::same(" AND x.trail = $5");
+const IN_FLOW: Sql = Sql::per_dialect(" AND x.flow = $4", " AND x.flow || '' = $4");
+const OF_TRAIL: Sql = Sql::portable(" AND x.trail = $5");
 /// The plus excludes the name from the choice of an index, so the index of the other condition is used.
-const NAMED: Sql = Sql::each(" AND +x.name = $11", " AND x.name = $11");
-const OF_ID: Sql = Sql::same(" AND x.id = $6");
+const NAMED: Sql = Sql::per_dialect(" AND +x.name = $11", " AND x.name = $11");
+const OF_ID: Sql = Sql::portable(" AND x.id = $6");
 /// A range, like the one for commits.
-const FINGERPRINT_BEGINS: Sql = Sql::same(" AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'");
+const FINGERPRINT_BEGINS: Sql = Sql::portable(" AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'");
 /// Matches full hashes only. Reports may also name commits in other forms.
-const COMMIT_BEGINS: Sql =
-    Sql::each(concat!(commit_begins!(), in_full!(sqlite)), concat!(commit_begins!(), in_full!(postgres)));
-const ON_BRANCH: Sql = Sql::same(" AND x.branch = $9");
+const COMMIT_BEGINS: Sql = Sql::per_dialect(
+    concat!(commit_begins!(), in_full!(sqlite)),
+    concat!(commit_begins!(), in_full!(postgres)),
+);
+const ON_BRANCH: Sql = Sql::portable(" AND x.branch = $9");
 const FROM_REPOS: Sql =
-    Sql::each(" AND x.repo IN (SELECT value FROM json_each($10))", " AND x.repo = ANY($10)");
-const WITH_COMMIT: Sql = Sql::each(in_full!(sqlite), in_full!(postgres));
+    Sql::per_dialect(" AND x.repo IN (SELECT value FROM json_each($10))", " AND x.repo = ANY($10)");
+const WITH_COMMIT: Sql = Sql::per_dialect(in_full!(sqlite), in_full!(postgres));
 
 /// Returns the rows in any order, like the queries below: sorting a few rows would need a temporary table in
 /// SQLite.
-const REPORTS: Sql = Sql::each(
+const REPORTS: Sql = Sql::per_dialect(
     concat!(
         "SELECT '[' || group_concat(",
         row_json!(sqlite),
@@ -164,7 +166,7 @@ macro_rules! of_flow {
     };
 }
 
-const OF_FLOW_WITH_RUNS: Sql = Sql::each(
+const OF_FLOW_WITH_RUNS: Sql = Sql::per_dialect(
     of_flow!(
         sqlite,
         "SELECT r.id, r.ledger_index FROM evidence.name n
@@ -216,7 +218,7 @@ const SHORT_PAGE: u64 = 64;
 
 /// Selects the id and the payload size of each report, and its payload if it is small. At most a megabyte comes
 /// with a short page.
-const SIZE_AND_SMALL_PAYLOAD: Sql = Sql::same(
+const SIZE_AND_SMALL_PAYLOAD: Sql = Sql::portable(
     "x.id || ' ' || coalesce((
         SELECT octet_length(l.payload)
             || CASE WHEN octet_length(l.payload) <= 16384 THEN ' ' || l.payload ELSE '' END
@@ -231,7 +233,7 @@ fn sizes_and_content(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<(Liste
         let end = column.iter().enumerate().filter(|(_, byte)| **byte == b' ').map(|(place, _)| place).nth(1);
         let (listed, payload) = column.split_at(end.unwrap_or(column.len()));
         let content = text(payload).and_then(|payload| record(payload.trim_start())).ok();
-        Ok((sized(text(listed)?)?, content.filter(|_| end.is_some())))
+        Ok((decode_size(text(listed)?)?, content.filter(|_| end.is_some())))
     };
     page.into_iter().map(one).collect()
 }
@@ -242,7 +244,7 @@ const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "artifact", "id", "
 
 /// The expression excludes the indexes on flows, so that the index on digests is used, which covers all
 /// columns.
-const FINGERPRINTS: Sql = Sql::same(
+const FINGERPRINTS: Sql = Sql::portable(
     "WITH found AS MATERIALIZED (
         SELECT DISTINCT fingerprint FROM evidence.artifact
         WHERE org = $1 AND flow || '' = $2 AND fingerprint >= $3 AND fingerprint < $3 || 'g')
@@ -466,12 +468,12 @@ macro_rules! search {
 /// Selects one row with everything that begins with the prefix. Hex digits sort before 'g', and before the
 /// names of artifacts that run without a digest. So the search reads one range of each index: on digests, on
 /// runs, and on commits.
-const SEARCH: Sql = Sql::each(search!(sqlite), search!(postgres));
+const SEARCH: Sql = Sql::per_dialect(search!(sqlite), search!(postgres));
 
 /// Selects one row with everything, as a JSON array or null, because a row costs more than its content. For
 /// each fingerprint it finds the flows one by one, and the newest report in each. An index has the rows in
 /// this order, so the cost depends on the result and not on the number of reports.
-const PROVENANCE: Sql = Sql::each(
+const PROVENANCE: Sql = Sql::per_dialect(
     concat!(
         "WITH RECURSIVE pair (fingerprint, flow) AS (
             SELECT value, (
@@ -556,7 +558,7 @@ macro_rules! given_names {
 
 /// Selects the first report of content by each name that the content has in a flow. The names are found one
 /// by one, by an index in this order, so the cost does not depend on the number of reports.
-const GIVEN_NAMES: Sql = Sql::each(
+const GIVEN_NAMES: Sql = Sql::per_dialect(
     given_names!(sqlite, "(SELECT value->>0 AS flow, value->>1 AS fingerprint FROM json_each($2)) w"),
     given_names!(postgres, "UNNEST($2::text[], $3::text[]) AS w (flow, fingerprint)"),
 );
@@ -586,16 +588,16 @@ fn listing(filter: &ArtifactFilter) -> Listing {
 const fn order(filter: &ArtifactFilter) -> Order {
     let ArtifactFilter { flow, trail, name, id, fingerprint, commit, branch, repos, with_commit } = filter;
     if fingerprint.is_some() || commit.is_some() {
-        return Order::By(Sql::same("x.ledger_index + 0 DESC"));
+        return Order::By(Sql::portable("x.ledger_index + 0 DESC"));
     }
     if trail.is_some() || id.is_some() || repos.is_some() {
-        return Order::By(Sql::same("x.ledger_index DESC"));
+        return Order::By(Sql::portable("x.ledger_index DESC"));
     }
     match (flow, name.is_some() || branch.is_some() || *with_commit) {
         (None, false) => Order::Numbered("x.ordinal", SortDirection::Desc),
         (Some(_), false) => Order::Numbered("x.flow_ordinal", SortDirection::Desc),
-        (None, true) => Order::By(Sql::same("x.ordinal DESC")),
-        (Some(_), true) => Order::By(Sql::same("x.flow_ordinal DESC")),
+        (None, true) => Order::By(Sql::portable("x.ordinal DESC")),
+        (Some(_), true) => Order::By(Sql::portable("x.flow_ordinal DESC")),
     }
 }
 
@@ -652,7 +654,11 @@ fn found(row: FoundRow) -> StoreResult<Found> {
     Ok(Found {
         fingerprints: Matches { count: fingerprints, first: words(first.as_deref())? },
         commits: Matches { count: commits, first: words(first_commits.as_deref())? },
-        reports: reports.iter().flat_map(|text| text.split(',')).map(sized).collect::<StoreResult<_>>()?,
+        reports: reports
+            .iter()
+            .flat_map(|text| text.split(','))
+            .map(decode_size)
+            .collect::<StoreResult<_>>()?,
         unreported: unreported.collect::<StoreResult<_>>()?,
     })
 }

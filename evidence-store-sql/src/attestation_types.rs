@@ -16,12 +16,12 @@ use crate::store::SqlStore;
 
 const KIND: &str = "attestation_type";
 
-const LISTED: Sql = Sql::each(
+const LISTED: Sql = Sql::per_dialect(
     "evidence.record x WHERE x.org = $1 AND x.kind = 'attestation_type'",
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'attestation_type'",
 );
 
-const NEWEST_FIRST: Sql = Sql::same(
+const NEWEST_FIRST: Sql = Sql::portable(
     "(SELECT v.ledger_index FROM evidence.version v WHERE v.org = $1 AND v.id = x.id AND v.number = 1) DESC",
 );
 

@@ -76,13 +76,13 @@ impl Row {
     }
 }
 
-const ATTESTATION: Sql = Sql::same(concat!(
+const ATTESTATION: Sql = Sql::portable(concat!(
     "SELECT ",
     payload!("a"),
     " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2"
 ));
 
-const LABELLED: Sql = Sql::each(
+const LABELLED: Sql = Sql::per_dialect(
     concat!(
         "SELECT ",
         payload!("a"),
@@ -104,7 +104,7 @@ const LABELLED: Sql = Sql::each(
 
 const BY_ID: Sql = for_each!(["a.ledger_index, ", payload!("a")], "attestation", "id", "a", "");
 
-const ON_TRAILS: Sql = Sql::each(
+const ON_TRAILS: Sql = Sql::per_dialect(
     concat!(
         "SELECT ",
         row_json!(sqlite),
@@ -132,13 +132,13 @@ macro_rules! listed {
     };
 }
 
-const BEFORE: Sql = Sql::same(concat!(
+const BEFORE: Sql = Sql::portable(concat!(
     listed!(),
     "FROM evidence.attestation x WHERE x.org = $1 AND x.ledger_index < $2 ORDER BY x.ledger_index DESC LIMIT $3"
 ));
 
 /// Selects the newest of each flow, and from these the newest of all flows.
-const OF_FLOWS_BEFORE: Sql = Sql::each(
+const OF_FLOWS_BEFORE: Sql = Sql::per_dialect(
     concat!(
         listed!(),
         "FROM json_each($2) w CROSS JOIN evidence.attestation x ON x.id IN (
@@ -155,7 +155,7 @@ const OF_FLOWS_BEFORE: Sql = Sql::each(
     ),
 );
 
-const OF_FLOW: Sql = Sql::each(
+const OF_FLOW: Sql = Sql::per_dialect(
     "evidence.attestation x WHERE +x.org = $1 AND x.flow = $4",
     "evidence.attestation x WHERE x.org = $1 AND x.flow = $4",
 );
@@ -163,11 +163,11 @@ const OF_FLOW: Sql = Sql::each(
 /// A time window in a flow, as numbers: the first attestation that was not recorded before `$5`, and the one
 /// after the last that was not recorded after `$6`.
 const WINDOW: [Sql; 2] = [
-    Sql::each(
+    Sql::per_dialect(
         first_not!("b.recorded_at < $5", "evidence.attestation", "flow_ordinal" from "1", "+b.org = $1 AND b.flow = $4"),
         first_not!("b.recorded_at < $5", "evidence.attestation", "flow_ordinal" from "1", "b.org = $1 AND b.flow = $4"),
     ),
-    Sql::each(
+    Sql::per_dialect(
         first_not!("b.recorded_at <= $6", "evidence.attestation", "flow_ordinal" from "1", "+b.org = $1 AND b.flow = $4"),
         first_not!("b.recorded_at <= $6", "evidence.attestation", "flow_ordinal" from "1", "b.org = $1 AND b.flow = $4"),
     ),
@@ -188,21 +188,21 @@ const fn of_flow(time: &TimeRange) -> Listing {
 const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "attestation", "id", "a", "");
 
 /// Hex digits sort before 'g'.
-const COMMIT_TRAILS: Sql = Sql::same(
+const COMMIT_TRAILS: Sql = Sql::portable(
     "SELECT c.trail FROM evidence.commit_trail c
     WHERE c.org = $1 AND c.commit_sha = $2 AND c.trail < coalesce($3, 'g') AND ($5 IS NULL OR c.flow = $5)
     ORDER BY c.trail DESC LIMIT $4",
 );
 
 /// Uses the index of decisions only, which contains their numbers per control and the filter columns.
-const DECISIONS: Sql = Sql::same("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
+const DECISIONS: Sql = Sql::portable("evidence.attestation x WHERE x.org = $1 AND x.control = $4");
 
 /// Selects decisions with columns of that index only, for lists that are filtered by them. The order forces
 /// PostgreSQL to use this index; by its statistics it may choose an index of all attestations and fetch each
 /// row. A damaged row without a number is excluded.
 macro_rules! decisions_by_index {
     ($order:literal) => {
-        Sql::each(
+        Sql::per_dialect(
             "evidence.attestation x WHERE x.org = $1 AND x.control = $4 AND +x.control_ordinal IS NOT NULL",
             concat!(
                 "(SELECT control_ordinal, is_compliant, at, flow FROM evidence.attestation
@@ -217,7 +217,7 @@ macro_rules! decisions_by_index {
 const OLDEST_DECISIONS_BY_INDEX: Sql = decisions_by_index!("control_ordinal");
 const NEWEST_DECISIONS_BY_INDEX: Sql = decisions_by_index!("control_ordinal DESC");
 
-const DECISION_AT_NUMBER: Sql = Sql::each(
+const DECISION_AT_NUMBER: Sql = Sql::per_dialect(
     "evidence.attestation x ON x.org = $1 AND x.control = $4 AND x.control_ordinal = found.key",
     "LATERAL (
         SELECT * FROM evidence.attestation
@@ -225,7 +225,7 @@ const DECISION_AT_NUMBER: Sql = Sql::each(
 );
 
 /// The JSON that [`Decision`] deserializes. The actor comes from the ledger entry.
-const DECISION: Sql = Sql::each(
+const DECISION: Sql = Sql::per_dialect(
     "json_array(x.id, x.flow, x.trail, x.name, json(iif(x.is_compliant, 'true', 'false')), x.control_version,
         x.binding, x.at,
         (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))",
@@ -261,11 +261,12 @@ fn decision_rows(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Decision
     skip_corrupt(org, page.into_iter().map(|(index, text)| (index, decision(&text))))
 }
 
-const COMPLIANT: Sql = Sql::same(" AND x.is_compliant");
-const NOT_COMPLIANT: Sql = Sql::same(" AND NOT x.is_compliant");
-const FROM: Sql = Sql::same(" AND x.at >= $5");
-const TO: Sql = Sql::same(" AND x.at <= $6");
-const IN_FLOWS: Sql = Sql::each(" AND x.flow IN (SELECT value FROM json_each($7))", " AND x.flow = ANY($7)");
+const COMPLIANT: Sql = Sql::portable(" AND x.is_compliant");
+const NOT_COMPLIANT: Sql = Sql::portable(" AND NOT x.is_compliant");
+const FROM: Sql = Sql::portable(" AND x.at >= $5");
+const TO: Sql = Sql::portable(" AND x.at <= $6");
+const IN_FLOWS: Sql =
+    Sql::per_dialect(" AND x.flow IN (SELECT value FROM json_each($7))", " AND x.flow = ANY($7)");
 
 fn decisions(filter: &DecisionFilter) -> Listing {
     let DecisionFilter { is_compliant, from, to, flows, direction } = filter;

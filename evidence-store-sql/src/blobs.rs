@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 use crate::value::{Value, signed};
 
 /// Selects whether the chunks of a blob add up to its size. Returns no row if the blob does not exist.
-const HAS_ITS_SIZE: Sql = Sql::same(
+const HAS_ITS_SIZE: Sql = Sql::portable(
     "SELECT b.size = (
         SELECT coalesce(sum(length(c.data)), 0) FROM evidence.blob_chunk c WHERE c.org = $1 AND c.sha256 = $2)
     FROM evidence.blob b WHERE b.org = $1 AND b.sha256 = $2",
@@ -36,7 +36,7 @@ macro_rules! may_write {
 }
 
 /// As everywhere, nothing is written for an organization that does not exist.
-const PUT_CHUNK: Sql = Sql::each(
+const PUT_CHUNK: Sql = Sql::per_dialect(
     "INSERT INTO blob_chunk (org, sha256, seq, data) SELECT o.key, $2, $3, $4 FROM organization o WHERE o.key = $1
     ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data",
     concat!(
@@ -48,7 +48,7 @@ const PUT_CHUNK: Sql = Sql::each(
 );
 
 /// In PostgreSQL this includes [`DROP_SURPLUS`].
-const COMPLETE: Sql = Sql::each(
+const COMPLETE: Sql = Sql::per_dialect(
     "INSERT INTO blob (org, sha256, size) SELECT o.key, $2, $3 FROM organization o WHERE o.key = $1
     ON CONFLICT (org, sha256) DO UPDATE SET size = excluded.size",
     concat!(
@@ -66,7 +66,7 @@ const COMPLETE: Sql = Sql::each(
 /// Deletes chunks past the end, which do not belong to this content.
 const DROP_SURPLUS: &str = "DELETE FROM blob_chunk WHERE org = $1 AND sha256 = $2 AND seq >= $4";
 
-const CHUNK_OF: Sql = Sql::same(
+const CHUNK_OF: Sql = Sql::portable(
     "SELECT c.data FROM evidence.blob b
     JOIN evidence.blob_chunk c ON c.org = b.org AND c.sha256 = b.sha256 AND c.seq = $3
     WHERE b.org = $1 AND b.sha256 = $2",

@@ -24,7 +24,7 @@ const OF_REPO: Numbered =
     numbered!("evidence.build", "x.org = $1 AND x.repo = $6", "repo_ordinal", "b.org = $1 AND b.repo = $6");
 
 /// The window for several repos, one repo after the other.
-const OF_REPOS: Sql = Sql::each(
+const OF_REPOS: Sql = Sql::per_dialect(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.build x
             ON x.org = $1 AND x.repo = w.value AND ",
@@ -41,7 +41,7 @@ const OF_REPOS: Sql = Sql::each(
 );
 
 /// The newest `$7` builds of each of these repos.
-const NEWEST_OF_REPOS: Sql = Sql::each(
+const NEWEST_OF_REPOS: Sql = Sql::per_dialect(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.build x
             ON x.org = $1 AND x.ordinal IN (
@@ -60,7 +60,7 @@ const NEWEST_OF_REPOS: Sql = Sql::each(
 );
 
 /// The JSON of the report that [`Row`] deserializes.
-const ROW: Sql = Sql::each(
+const ROW: Sql = Sql::per_dialect(
     "(SELECT json_array(a.id, a.flow, a.trail, a.fingerprint, a.repo, x.at) FROM evidence.artifact a
         WHERE a.id = x.id AND +a.org = $1)",
     "(SELECT json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.repo, x.at)::text
@@ -92,7 +92,7 @@ fn listing(filter: &BuildFilter) -> Listing {
             (all, Order::Range { number, first, end })
         }
         None => {
-            let by = Sql::same("x.ordinal DESC");
+            let by = Sql::portable("x.ordinal DESC");
             (OF_REPOS, Order::Within { total: None, rows: NEWEST_OF_REPOS, by })
         }
     };

@@ -15,16 +15,16 @@ use crate::tags::{TAGGED, tag_columns};
 
 const KIND: &str = "control";
 
-const CONTROLS: Sql = Sql::each(
+const CONTROLS: Sql = Sql::per_dialect(
     "evidence.record x WHERE x.org = $1 AND x.kind = 'control'",
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'control'",
 );
 
-const CURRENT: Sql = Sql::same(" AND NOT x.archived");
-const ARCHIVED: Sql = Sql::same(" AND x.archived");
+const CURRENT: Sql = Sql::portable(" AND NOT x.archived");
+const ARCHIVED: Sql = Sql::portable(" AND x.archived");
 
 /// In PostgreSQL, the collation of the columns changes the case of ASCII letters only.
-const HAS_FOLDED: Sql = Sql::each(
+const HAS_FOLDED: Sql = Sql::per_dialect(
     " AND (instr(lower(x.name), lower($4)) > 0 OR EXISTS (
         SELECT 1 FROM evidence.name n
         WHERE n.org = $1 AND n.kind = 'control' AND n.id = x.id AND instr(lower(n.name), lower($4)) > 0))",
@@ -46,7 +46,7 @@ fn listing(filter: &ControlFilter) -> Listing {
     Listing {
         from: CONTROLS,
         filter: [Some(archived), found, tagged].into_iter().flatten().collect(),
-        order: Order::By(Sql::same(order)),
+        order: Order::By(Sql::portable(order)),
         narrow: false,
         counted: true,
     }

@@ -40,7 +40,7 @@ const OF_REPO: Numbered = numbered!(
 );
 
 /// The window for several repos, one repo after the other.
-const OF_REPOS: Sql = Sql::each(
+const OF_REPOS: Sql = Sql::per_dialect(
     concat!(
         "(SELECT DISTINCT value FROM json_each($6)) w CROSS JOIN evidence.deployment x
             ON x.org = $1 AND x.repo = w.value AND ",
@@ -56,12 +56,14 @@ const OF_REPOS: Sql = Sql::each(
     ),
 );
 
-const IN_ENVIRONMENTS: Sql =
-    Sql::each(" AND x.environment IN (SELECT value FROM json_each($7))", " AND x.environment = ANY($7)");
-const OF_FLOW: Sql = Sql::same(" AND x.flow = $8");
+const IN_ENVIRONMENTS: Sql = Sql::per_dialect(
+    " AND x.environment IN (SELECT value FROM json_each($7))",
+    " AND x.environment = ANY($7)",
+);
+const OF_FLOW: Sql = Sql::portable(" AND x.flow = $8");
 
 /// The JSON of a row `x` that [`Row`] deserializes.
-const ROW: Sql = Sql::each(
+const ROW: Sql = Sql::per_dialect(
     "json_array(x.environment, x.snapshot, x.artifact, x.name, x.compliant, x.report, x.flow, x.repo, x.committed_at,
         x.at, json((SELECT json_array(a.trail, a.name, a.commit_sha) FROM evidence.artifact a
             WHERE a.id = x.report AND +a.org = $1)))",
@@ -142,7 +144,7 @@ fn listing(filter: &DeploymentFilter) -> Listing {
             (all, Order::Range { number, first, end })
         }
         Some(Numbered { in_window, newest_first, .. }) => (in_window, Order::By(newest_first)),
-        None => (OF_REPOS, Order::By(Sql::same("x.ordinal DESC"))),
+        None => (OF_REPOS, Order::By(Sql::portable("x.ordinal DESC"))),
     };
     Listing { from, filter: conditions, order, narrow: false, counted: true }
 }
@@ -212,7 +214,7 @@ macro_rules! last_run {
 
 /// In PostgreSQL this reads only the deployments of the run's snapshot, and finds their numbers by binary
 /// search.
-const LATEST: Sql = Sql::each(
+const LATEST: Sql = Sql::per_dialect(
     concat!(
         "evidence.deployment x WHERE x.org = $1 AND x.environment = $2 AND x.artifact = $3 AND x.snapshot = (",
         last_run!(),

@@ -41,7 +41,7 @@ impl Statement {
 }
 
 /// Selects the record of the kind `$2` and the name `$4`.
-const BY_NAME: Sql = Sql::each(
+const BY_NAME: Sql = Sql::per_dialect(
     "SELECT r.ledger_index, l.payload FROM name n
     CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
     LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
@@ -56,7 +56,7 @@ const BY_NAME: Sql = Sql::each(
 );
 
 /// Selects the trail of the flow `$3` and the name `$4`.
-const TRAIL_BY_NAME: Sql = Sql::each(
+const TRAIL_BY_NAME: Sql = Sql::per_dialect(
     "SELECT t.ledger_index, l.payload FROM trail t LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.flow = $3 AND t.name = $4 AND +t.org = $1",
     concat!(

@@ -45,7 +45,7 @@ macro_rules! latest {
     };
 }
 
-const ENVIRONMENT: Sql = Sql::each(
+const ENVIRONMENT: Sql = Sql::per_dialect(
     concat!(
         columns!(),
         " FROM evidence.name n
@@ -63,19 +63,19 @@ const ENVIRONMENT: Sql = Sql::each(
 );
 
 /// Uses the index for lists.
-const ARCHIVED: Sql = Sql::each(
+const ARCHIVED: Sql = Sql::per_dialect(
     "SELECT 1 FROM evidence.record r
     WHERE r.org = $1 AND r.kind = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
     "SELECT 1::bigint FROM evidence.record r
     WHERE r.org = $1 AND r.kind || '' = 'environment' AND r.name = $2 AND r.archived LIMIT 1",
 );
 
-const MEMBER_CHANGES: Sql = Sql::same(
+const MEMBER_CHANGES: Sql = Sql::portable(
     "SELECT m.ledger_index, m.member, m.joined FROM evidence.environment_member m
     WHERE m.org = $1 AND m.environment = $2 ORDER BY m.ledger_index, m.member",
 );
 
-const LOGICAL_ENVIRONMENTS: Sql = Sql::each(
+const LOGICAL_ENVIRONMENTS: Sql = Sql::per_dialect(
     "SELECT DISTINCT m.environment FROM json_each($2) w
     CROSS JOIN evidence.environment_member m ON m.org = $1 AND m.member = w.value",
     "SELECT DISTINCT m.environment FROM UNNEST($2::text[]) AS w (value)
@@ -83,7 +83,7 @@ const LOGICAL_ENVIRONMENTS: Sql = Sql::each(
         SELECT environment FROM evidence.environment_member WHERE org = $1 AND member = w.value OFFSET 0) m",
 );
 
-const ENVIRONMENTS: Sql = Sql::each(
+const ENVIRONMENTS: Sql = Sql::per_dialect(
     concat!(
         columns!(),
         " FROM evidence.record r",
@@ -98,7 +98,7 @@ const ENVIRONMENTS: Sql = Sql::each(
     ),
 );
 
-const BY_ID: Sql = Sql::each(
+const BY_ID: Sql = Sql::per_dialect(
     concat!(
         columns!(),
         " FROM json_each($2) w
@@ -113,7 +113,7 @@ const BY_ID: Sql = Sql::each(
     ),
 );
 
-const LISTED: Sql = Sql::each(
+const LISTED: Sql = Sql::per_dialect(
     "evidence.record x WHERE x.org = $1 AND x.kind = 'environment' AND NOT x.archived",
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'environment' AND NOT x.archived",
 );
@@ -162,7 +162,7 @@ impl<D: Driver> EnvironmentStore for SqlStore<D> {
     }
 
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let order = Order::By(Sql::same("x.name"));
+        let order = Order::By(Sql::portable("x.name"));
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
         Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
     }

@@ -58,7 +58,7 @@ macro_rules! numbered {
 }
 
 /// Selects events by environment and number.
-pub(crate) const NUMBERED: Sql = Sql::each(
+pub(crate) const NUMBERED: Sql = Sql::per_dialect(
     numbered!(
         sqlite,
         concat!(
@@ -84,7 +84,7 @@ pub(crate) const NUMBERED: Sql = Sql::each(
 );
 
 /// Selects the sizes of events. Neither database reads a text to compute its size.
-pub(crate) const SIZES: Sql = Sql::each(
+pub(crate) const SIZES: Sql = Sql::per_dialect(
     numbered!(
         sqlite,
         "i.environment, i.event, s.ledger_index, octet_length(i.artifact) + octet_length(i.state)",
@@ -101,7 +101,7 @@ pub(crate) const SIZES: Sql = Sql::each(
 /// the numbers `$3` to `$4`. The result is the total, and `$7` events after `$8` in the order of their
 /// numbers times `$6`. The query finds the flows of each artifact one by one, and the newest report in each.
 /// Its cost does not depend on the number of reports, nor on the number of events of an artifact.
-pub(crate) const OF_REPOS: Sql = Sql::each(
+pub(crate) const OF_REPOS: Sql = Sql::per_dialect(
     "WITH RECURSIVE about (artifact) AS MATERIALIZED (
         SELECT i.artifact FROM evidence.instance i
         WHERE i.environment = $2 AND i.event BETWEEN $3 AND $4 AND +i.org = $1
@@ -234,7 +234,7 @@ macro_rules! replaced {
 
 /// Selects for each start the run that began last before it: under the same name, or under any name if the
 /// start has none.
-pub(crate) const REPLACED: Sql = Sql::each(
+pub(crate) const REPLACED: Sql = Sql::per_dialect(
     concat!(
         replaced!(sqlite, "p.reference = w.value->>2 AND w.value->>2 <> ''"),
         " UNION ALL ",

@@ -16,15 +16,15 @@ use crate::value::texts;
 
 const KIND: &str = "flow";
 
-const FLOWS: Sql = Sql::each(
+const FLOWS: Sql = Sql::per_dialect(
     "evidence.record x WHERE x.org = $1 AND x.kind = 'flow' AND NOT x.archived",
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'flow' AND NOT x.archived",
 );
 
-const NAME_HAS: Sql = Sql::each(" AND instr(x.name, $4) > 0", " AND strpos(x.name, $4) > 0");
+const NAME_HAS: Sql = Sql::per_dialect(" AND instr(x.name, $4) > 0", " AND strpos(x.name, $4) > 0");
 
 /// In PostgreSQL, the collation of the column changes the case of ASCII letters only.
-const NAME_HAS_FOLDED: Sql = Sql::each(
+const NAME_HAS_FOLDED: Sql = Sql::per_dialect(
     " AND instr(lower(x.name), lower($4)) > 0",
     " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",
 );
@@ -38,7 +38,7 @@ fn listing(filter: &FlowFilter) -> Listing {
     Listing {
         from: FLOWS,
         filter: named.into_iter().chain(tagged).collect(),
-        order: Order::By(Sql::same("x.name")),
+        order: Order::By(Sql::portable("x.name")),
         narrow: false,
         counted: true,
     }

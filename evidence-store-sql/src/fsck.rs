@@ -85,17 +85,20 @@ impl<D: Driver> SqlStore<D> {
         self.fsck_with(|_| {}).await
     }
 
-    /// Checks the store like [`Self::fsck`] and calls `begins` with each organization's name before its
+    /// Checks the store like [`Self::fsck`] and calls `on_organization` with each organization's name before its
     /// check.
     ///
     /// # Errors
     /// As [`Self::fsck`].
-    pub async fn fsck_with(&self, begins: impl FnMut(&str) + Send + 'static) -> StoreResult<FsckReport> {
+    pub async fn fsck_with(
+        &self,
+        on_organization: impl FnMut(&str) + Send + 'static,
+    ) -> StoreResult<FsckReport> {
         self.check_open()?;
-        let begins: Begins = Box::new(begins);
+        let on_organization: OnOrganization = Box::new(on_organization);
         let work: ScratchWork<D::ScratchSession, _> = Box::new(|session| {
             async move {
-                let mut walk = Walk::new(session, begins).await?;
+                let mut walk = Walk::new(session, on_organization).await?;
                 walk.check().await?;
                 walk.scratch.end().await?;
                 Ok(walk.report)
@@ -191,21 +194,21 @@ impl FutureEntries {
 }
 
 /// A callback that receives each organization's name before its check.
-type Begins = Box<dyn FnMut(&str) + Send>;
+type OnOrganization = Box<dyn FnMut(&str) + Send>;
 
 /// A walk through all ledgers. It derives the rows of the sound ones.
 struct Walk<S> {
     scratch: Scratch<S>,
-    begins: Begins,
+    on_organization: OnOrganization,
     report: FsckReport,
     /// The texts that facts refer to and that no entry contains.
     missing_texts: BTreeSet<String>,
 }
 
 impl<S: ScratchSession> Walk<S> {
-    async fn new(session: S, begins: Begins) -> StoreResult<Self> {
+    async fn new(session: S, on_organization: OnOrganization) -> StoreResult<Self> {
         let scratch = Scratch::new(session).await?;
-        Ok(Self { scratch, begins, report: FsckReport::default(), missing_texts: BTreeSet::new() })
+        Ok(Self { scratch, on_organization, report: FsckReport::default(), missing_texts: BTreeSet::new() })
     }
 
     async fn check(&mut self) -> StoreResult<()> {
@@ -279,7 +282,7 @@ impl<S: ScratchSession> Walk<S> {
                 return Ok(range);
             }
             range.upto = Some(ledger.0.clone());
-            (self.begins)(&ledger.1);
+            (self.on_organization)(&ledger.1);
             self.report.organizations += 1;
             let problems = self.report.problems.len();
             self.scratch.savepoint().await?;

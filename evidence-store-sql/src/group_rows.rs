@@ -107,7 +107,7 @@ impl GroupRows {
     }
 
     /// Returns whether all rows belong to these tables.
-    pub(crate) fn are_of(&self, tables: &[TableWrite]) -> bool {
+    pub(crate) fn all_belong_to(&self, tables: &[TableWrite]) -> bool {
         self.tables.keys().all(|table| tables.contains(table))
     }
 

@@ -37,9 +37,9 @@ macro_rules! entry_columns {
 }
 pub(crate) use entry_columns;
 
-const HEAD: Sql = Sql::same("SELECT size, frontier FROM evidence.head WHERE org = $1");
+const HEAD: Sql = Sql::portable("SELECT size, frontier FROM evidence.head WHERE org = $1");
 
-const SIZES: Sql = Sql::each(
+const SIZES: Sql = Sql::per_dialect(
     "SELECT o.id, h.size FROM json_each($1) w CROSS JOIN evidence.organization o ON o.id = w.value
     CROSS JOIN evidence.head h ON h.org = o.key",
     "SELECT w.value, h.size FROM UNNEST($1::text[]) AS w (value)
@@ -51,7 +51,7 @@ const SIZES: Sql = Sql::each(
 /// payloads precede. `$columns` are columns of the entry `l`. The payloads are measured without being read.
 macro_rules! entries {
     ($($columns:tt)*) => {
-        Sql::each(
+        Sql::per_dialect(
             concat!(
                 "SELECT ",
                 $($columns)*,
@@ -84,12 +84,12 @@ pub(crate) const RECORDED_ENTRIES: Sql =
     entries!("l.idx, l.kind, l.at, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload");
 
 /// Neither database reads a text to compute its size.
-const LEAVES: Sql = Sql::same(
+const LEAVES: Sql = Sql::portable(
     "SELECT idx, kind, coalesce(octet_length(payload), 0), leaf_hash FROM evidence.ledger
     WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3",
 );
 
-const ENTRIES_AT: Sql = Sql::each(
+const ENTRIES_AT: Sql = Sql::per_dialect(
     concat!(
         "SELECT ",
         entry_columns!(),
@@ -105,7 +105,7 @@ const ENTRIES_AT: Sql = Sql::each(
     ),
 );
 
-const TIMES: Sql = Sql::each(
+const TIMES: Sql = Sql::per_dialect(
     concat!(
         "SELECT l.idx, ",
         effective_at!(),
@@ -121,7 +121,7 @@ const TIMES: Sql = Sql::each(
 );
 
 /// Selects the hashes of leaves in ranges, as level 0, and the hashes of nodes.
-const HASHES: Sql = Sql::each(
+const HASHES: Sql = Sql::per_dialect(
     "SELECT 0, l.idx, l.leaf_hash FROM json_each($2) r
         CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx >= r.value->>0 AND l.idx < r.value->>1
     UNION ALL
@@ -137,7 +137,7 @@ const HASHES: Sql = Sql::each(
 );
 
 /// Searches by the effective times of the entries, which never decrease.
-const SIZE_AT: Sql = Sql::same(concat!(
+const SIZE_AT: Sql = Sql::portable(concat!(
     "SELECT ",
     first_not!(
         "b.at <= $2 OR EXISTS (

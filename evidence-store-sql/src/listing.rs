@@ -145,14 +145,14 @@ impl Listing {
 }
 
 /// Selects the whole payload of each row `x`.
-const PAYLOAD: Sql = Sql::same(payload!("x"));
+const PAYLOAD: Sql = Sql::portable(payload!("x"));
 
 /// Selects the id and the payload size of each row. A later read finds out whether the payload can be
 /// decoded.
-const SIZE: Sql = Sql::same(concat!("x.id || ' ' || ", crate::sql::payload_size!("x")));
+const SIZE: Sql = Sql::portable(concat!("x.id || ' ' || ", crate::sql::payload_size!("x")));
 
 /// Decodes a value of [`SIZE`].
-pub(crate) fn sized(text: &str) -> StoreResult<Listed> {
+pub(crate) fn decode_size(text: &str) -> StoreResult<Listed> {
     let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
     let (id, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
     Ok(Listed { id: Id::from_cell(Cell::Text(id.to_owned()))?, bytes })
@@ -173,7 +173,7 @@ fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, Payload)>) -> StoreRe
 
 /// Decodes the [`SIZE`] values of a page.
 fn sizes(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Listed>> {
-    page.into_iter().map(|(_, text)| sized(text.text()?)).collect()
+    page.into_iter().map(|(_, text)| decode_size(text.text()?)).collect()
 }
 
 impl<D: Driver> SqlStore<D> {

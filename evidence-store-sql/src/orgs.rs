@@ -21,20 +21,21 @@ use crate::value::{Cell, FromCell, texts};
 
 const SETTINGS: &str = "user_settings";
 
-const ORG_ROLE: Sql = Sql::same(
+const ORG_ROLE: Sql = Sql::portable(
     "SELECT o.record, m.role
     FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.key AND m.user = $2
     WHERE o.name = $1",
 );
 
-const USER: Sql = Sql::same("SELECT record FROM evidence.user WHERE name = $1");
+const USER: Sql = Sql::portable("SELECT record FROM evidence.user WHERE name = $1");
 
-const USERS: Sql = Sql::same("SELECT name, record FROM evidence.user WHERE name > $1 ORDER BY name LIMIT $2");
+const USERS: Sql =
+    Sql::portable("SELECT name, record FROM evidence.user WHERE name > $1 ORDER BY name LIMIT $2");
 
 const ORGANIZATIONS: Sql =
-    Sql::same("SELECT name, record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2");
+    Sql::portable("SELECT name, record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2");
 
-const MEMBERS: Sql = Sql::each(
+const MEMBERS: Sql = Sql::per_dialect(
     "SELECT r.ledger_index, m.role, u.record
     FROM evidence.membership m CROSS JOIN evidence.user u ON u.id = m.user
     CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'member' AND r.id = m.user
@@ -46,14 +47,14 @@ const MEMBERS: Sql = Sql::each(
     WHERE m.org = $1 AND m.role IS NOT NULL ORDER BY u.name",
 );
 
-const USERS_BY_ID: Sql = Sql::each(
+const USERS_BY_ID: Sql = Sql::per_dialect(
     "SELECT u.name, u.record FROM json_each($1) w CROSS JOIN evidence.user u ON u.id = w.value",
     "SELECT u.name, u.record FROM UNNEST($1::text[]) AS w (value)
     CROSS JOIN LATERAL (SELECT * FROM evidence.user WHERE id = w.value OFFSET 0) u",
 );
 
 /// Uses an index of these entries only. The ledger's own index would read all others too.
-const MEMBERSHIP_ENTRIES: Sql = Sql::each(
+const MEMBERSHIP_ENTRIES: Sql = Sql::per_dialect(
     concat!(
         "SELECT ",
         entry_columns!(),
@@ -95,12 +96,12 @@ macro_rules! membership_page {
     };
 }
 
-const MEMBERSHIP_ASCENDING: Sql = Sql::each(
+const MEMBERSHIP_ASCENDING: Sql = Sql::per_dialect(
     membership_page!("INDEXED BY ledger_member", "l.idx", ""),
     membership_page!("", "l.idx + 0", ""),
 );
 
-const MEMBERSHIP_DESCENDING: Sql = Sql::each(
+const MEMBERSHIP_DESCENDING: Sql = Sql::per_dialect(
     membership_page!("INDEXED BY ledger_member", "l.idx", " DESC"),
     membership_page!("", "l.idx + 0", " DESC"),
 );
@@ -126,10 +127,10 @@ fn membership_page(rows: Vec<MembershipRow>) -> StoreResult<Page<StoredEntry>> {
     Ok(Page { items: rows.into_iter().filter_map(entry).collect::<StoreResult<_>>()?, total })
 }
 
-const ANY_ORGANIZATION: Sql = Sql::same("SELECT EXISTS (SELECT 1 FROM evidence.organization)");
+const ANY_ORGANIZATION: Sql = Sql::portable("SELECT EXISTS (SELECT 1 FROM evidence.organization)");
 
 /// This query finds the organization, so it has no organization condition.
-const KEY_HOLDER: Sql = Sql::each(
+const KEY_HOLDER: Sql = Sql::per_dialect(
     "SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id, n.id IS NOT NULL,
         (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
     FROM evidence.api_key k CROSS JOIN evidence.organization o ON o.key = k.org

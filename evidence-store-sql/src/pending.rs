@@ -16,13 +16,13 @@ use crate::sql::Sql;
 use crate::store::{Query, SqlStore};
 use crate::value::{Cell, FromCell, Value};
 
-const STATE: Sql = Sql::same(
+const STATE: Sql = Sql::portable(
     "SELECT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2), p.kept_at, p.removing_at
     FROM (SELECT 1) AS one LEFT JOIN evidence.attachment_pending p ON p.org = $1 AND p.sha256 = $2",
 );
 
 /// Registers a pending attachment of an existing organization.
-const PUT: Sql = Sql::same(
+const PUT: Sql = Sql::portable(
     "INSERT INTO evidence.attachment_pending AS p (org, sha256, kept_at)
     SELECT o.key, $2, $3 FROM evidence.organization o
     WHERE o.key = $1 AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
@@ -32,7 +32,7 @@ const PUT: Sql = Sql::same(
     RETURNING kept_at",
 );
 
-const PENDING: Sql = Sql::each(
+const PENDING: Sql = Sql::per_dialect(
     "SELECT o.id, p.sha256, p.kept_at, p.removing_at, p.org
     FROM attachment_pending p CROSS JOIN organization o ON o.key = p.org
     WHERE (p.org, p.sha256) > (coalesce($1, -1), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
@@ -52,13 +52,13 @@ macro_rules! unchanged {
     };
 }
 
-const BEGIN: Sql = Sql::same(concat!(
+const BEGIN: Sql = Sql::portable(concat!(
     "UPDATE evidence.attachment_pending AS p SET removing_at = $6 WHERE ",
     unchanged!(),
     " AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2) RETURNING kept_at"
 ));
 
-const ABANDON: Sql = Sql::same(concat!(
+const ABANDON: Sql = Sql::portable(concat!(
     "UPDATE evidence.attachment_pending AS p
     SET removing_at = NULL, kept_at = CASE WHEN kept_at > $6 THEN kept_at ELSE $6 END WHERE ",
     unchanged!(),
@@ -66,7 +66,7 @@ const ABANDON: Sql = Sql::same(concat!(
 ));
 
 /// In SQLite, [`REMOVE`] deletes the content in the same transaction.
-const END: Sql = Sql::each(
+const END: Sql = Sql::per_dialect(
     concat!("DELETE FROM attachment_pending AS p WHERE ", unchanged!(), " RETURNING kept_at"),
     concat!(
         "WITH gone AS (DELETE FROM evidence.attachment_pending p WHERE ",
@@ -89,15 +89,15 @@ const REMOVE: [&str; 2] = [
         AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = $1 AND a.sha256 = $2)",
 ];
 
-const PLACE: Sql = Sql::same("SELECT id, is_marked FROM evidence.attachment_place WHERE number = 1");
+const PLACE: Sql = Sql::portable("SELECT id, is_marked FROM evidence.attachment_place WHERE number = 1");
 
-const NAMED: Sql = Sql::each(
+const NAMED: Sql = Sql::per_dialect(
     "SELECT o.id, a.sha256 FROM attachment a CROSS JOIN organization o ON o.key = a.org LIMIT $1",
     "SELECT o.id, a.sha256 FROM evidence.attachment a
     CROSS JOIN LATERAL (SELECT id FROM evidence.organization WHERE key = a.org OFFSET 0) o LIMIT $1",
 );
 
-const PUT_PLACE: Sql = Sql::same(
+const PUT_PLACE: Sql = Sql::portable(
     "INSERT INTO evidence.attachment_place AS p (number, id, is_marked) VALUES (1, $1, $2)
     ON CONFLICT (number) DO UPDATE SET is_marked = p.is_marked OR excluded.is_marked WHERE p.id = excluded.id
     RETURNING number",

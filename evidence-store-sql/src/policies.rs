@@ -22,7 +22,7 @@ use crate::value::{Column, Value, signed};
 
 const KIND: &str = "policy";
 
-const LISTED: Sql = Sql::each(
+const LISTED: Sql = Sql::per_dialect(
     "evidence.record x WHERE x.org = $1 AND x.kind = 'policy'",
     "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'policy'",
 );
@@ -30,7 +30,7 @@ const LISTED: Sql = Sql::each(
 /// Selects expressions of the versions `v` with these records and numbers ([`columns`]).
 macro_rules! by_number {
     ($($select:expr),+) => {
-        Sql::each(
+        Sql::per_dialect(
             concat!(
                 "SELECT ", $($select,)+ " FROM json_each($2) w CROSS JOIN evidence.version v
                 ON v.org = $1 AND v.id = w.value->>0 AND v.number = w.value->>1"
@@ -104,7 +104,7 @@ impl<D: Driver> PolicyStore for SqlStore<D> {
     }
 
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let order = Order::By(Sql::same("x.name"));
+        let order = Order::By(Sql::portable("x.name"));
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
         Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
     }

@@ -9,7 +9,7 @@ use evidence_core::auth::KeyHash;
 use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Node};
-use evidence_core::name_index::{Name, NameIndex, Needed, RecordRef};
+use evidence_core::name_index::{Name, NameIndex, RecordRef, RequiredReads};
 use evidence_core::queue::{Outcome, Reply};
 use evidence_core::store::{Entry, Recorder, ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
@@ -90,7 +90,7 @@ impl Submission {
     /// its duration grows with their number.
     #[must_use]
     pub fn corrects_clock(&self) -> bool {
-        self.facts().any(Fact::turns_time_back)
+        self.facts().any(Fact::corrects_clock)
     }
 
     fn facts(&self) -> impl Iterator<Item = &Fact> {
@@ -211,11 +211,11 @@ impl Prefetch {
     /// Collects the data that these writes need.
     #[must_use]
     pub fn of(group: &[Submission]) -> Self {
-        let mut needed = Needed::default();
+        let mut reads = RequiredReads::default();
         for write in group {
-            needed.add(write.org, &write.preconditions, write.facts());
+            reads.add(write.org, &write.preconditions, write.facts());
         }
-        let Needed { names, revisions } = needed;
+        let RequiredReads { names, revisions } = reads;
         let orgs = group.iter().map(|write| write.org).collect();
         let flows: BTreeSet<_> =
             group.iter().flat_map(|write| write.flows.iter().map(|flow| (write.org, *flow))).collect();
@@ -439,8 +439,9 @@ impl Plan {
             return Err(StoreError::Conflict);
         }
         let last = ledger.map(|ledger| ledger.at);
-        let goes_back = write.first.is_some() && write.facts.first().is_some_and(|one| one.goes_back(last));
-        if goes_back { Err(older_entries()) } else { Ok(()) }
+        let is_older_than =
+            write.first.is_some() && write.facts.first().is_some_and(|one| one.is_older_than(last));
+        if is_older_than { Err(older_entries()) } else { Ok(()) }
     }
 
     /// Appends a fact to the ledger and adds its rows.
@@ -451,7 +452,7 @@ impl Plan {
         let index = ledger.frontier.size();
         // The clock of one server may be behind another's. A ledger's time goes back only if the fact
         // corrects the clock. An import keeps its times.
-        let exactly = write.first.is_some() || fact.turns_time_back();
+        let exactly = write.first.is_some() || fact.corrects_clock();
         let at = if exactly { encoded.at } else { encoded.at.max(ledger.at) };
         ledger.at = at;
         let leaf_hash = encoded.leaf_hash(index, at);

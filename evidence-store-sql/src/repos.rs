@@ -17,19 +17,19 @@ use crate::value::{Cell, FromCell, Value, texts};
 
 const KIND: &str = "repo";
 
-const REPOS: Sql = Sql::same("evidence.repo x WHERE x.org = $1");
-const NAMED: Sql = Sql::same(" AND x.name = $4");
+const REPOS: Sql = Sql::portable("evidence.repo x WHERE x.org = $1");
+const NAMED: Sql = Sql::portable(" AND x.name = $4");
 /// In PostgreSQL, the collation of the column changes the case of ASCII letters only.
-const NAME_HAS_FOLDED: Sql = Sql::each(
+const NAME_HAS_FOLDED: Sql = Sql::per_dialect(
     " AND instr(lower(x.name), lower($5)) > 0",
     " AND strpos(lower(x.name), lower($5 COLLATE \"C\")) > 0",
 );
-const OF_PROVIDER: Sql = Sql::same(" AND x.provider = $6");
-const WITH_EXTERNAL_ID: Sql = Sql::same(" AND x.external_id = $7");
-const OF_INSTANCE: Sql = Sql::same(" AND x.vcs_instance = $8");
+const OF_PROVIDER: Sql = Sql::portable(" AND x.provider = $6");
+const WITH_EXTERNAL_ID: Sql = Sql::portable(" AND x.external_id = $7");
+const OF_INSTANCE: Sql = Sql::portable(" AND x.vcs_instance = $8");
 const IN_NAMESPACE: Sql =
-    Sql::each(" AND substr(x.namespace, 1, length($9)) = $9", " AND starts_with(x.namespace, $9)");
-const TAGGED: Sql = Sql::each(
+    Sql::per_dialect(" AND substr(x.namespace, 1, length($9)) = $9", " AND starts_with(x.namespace, $9)");
+const TAGGED: Sql = Sql::per_dialect(
     " AND NOT EXISTS (
         SELECT 1 FROM json_each($10) f WHERE NOT EXISTS (
             SELECT 1 FROM evidence.record n, json_each(n.tags) t
@@ -49,16 +49,16 @@ pub(crate) fn path(segments: &[String]) -> String {
     segments.iter().map(|segment| format!("{},", serde_json::Value::from(segment.as_str()))).collect()
 }
 
-const PROVIDER: Sql = Sql::same("x.provider");
-const INSTANCE: Sql = Sql::same("x.vcs_instance");
+const PROVIDER: Sql = Sql::portable("x.provider");
+const INSTANCE: Sql = Sql::portable("x.vcs_instance");
 /// Selects the segment at the position `$3`.
-const SEGMENT: Sql = Sql::each(
+const SEGMENT: Sql = Sql::per_dialect(
     "json_extract('[' || rtrim(x.namespace, ',') || ']', '$[' || $3 || ']')",
     "(('[' || rtrim(x.namespace, ',') || ']')::json->>($3::bigint)::int) COLLATE \"C\"",
 );
 
 /// Reads the end of the index of names.
-const NEWEST: Sql = Sql::same(concat!(
+const NEWEST: Sql = Sql::portable(concat!(
     "SELECT x.ledger_index, ",
     payload!("x"),
     " FROM evidence.repo x WHERE x.org = $1 AND x.name = $2 AND ($3 IS NULL OR x.provider = $3)
@@ -66,7 +66,7 @@ const NEWEST: Sql = Sql::same(concat!(
 ));
 
 /// Selects the first ids of each name, by an index of both.
-const OF_NAMES: Sql = Sql::each(
+const OF_NAMES: Sql = Sql::per_dialect(
     "SELECT x.name, x.id FROM json_each($2) w CROSS JOIN evidence.repo x
         ON x.org = $1 AND x.name = w.value AND x.id IN (
             SELECT r.id FROM evidence.repo r WHERE r.org = $1 AND r.name = w.value ORDER BY r.id LIMIT $3)",
@@ -75,7 +75,7 @@ const OF_NAMES: Sql = Sql::each(
 );
 
 /// Selects the id only, without the fact.
-const ID: Sql = Sql::same("x.id");
+const ID: Sql = Sql::portable("x.id");
 
 /// Decodes the ids of a page.
 fn ids(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Id>> {
@@ -97,8 +97,8 @@ fn conditions(filter: &RepoFilter) -> impl Iterator<Item = Sql> {
 
 fn listing(filter: &RepoFilter) -> Listing {
     let order = match filter.direction {
-        SortDirection::Asc => Order::By(Sql::same("x.name, x.id")),
-        SortDirection::Desc => Order::By(Sql::same("x.name DESC, x.id")),
+        SortDirection::Asc => Order::By(Sql::portable("x.name, x.id")),
+        SortDirection::Desc => Order::By(Sql::portable("x.name DESC, x.id")),
     };
     Listing { from: REPOS, filter: conditions(filter).collect(), order, narrow: false, counted: true }
 }

@@ -455,7 +455,7 @@ impl RowBuilder {
         let Self { mut rows, names, tags, intervals, .. } = self;
         intervals.write(&mut rows)?;
         for (org, kind, id) in names.released() {
-            let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));
+            let claimed = names.assigned().map(|(name, _)| name).filter(|name| name.org == Some(org));
             let claimed = claimed.filter(|name| name.key.kind() == Some(kind)).map(|name| name.key.name());
             let claimed = json(&claimed.collect::<Vec<_>>())?;
             rows.push(
@@ -463,13 +463,13 @@ impl RowBuilder {
                 vec![Value::Org(org), kind.as_str().into(), id.into(), claimed],
             );
         }
-        for Name { org, key } in names.gone() {
+        for Name { org, key } in names.removed() {
             if let (Some(org), Some(kind)) = (org, key.kind()) {
                 let row = vec![Value::Org(*org), kind.as_str().into(), (*key.name()).into()];
                 rows.push(TableWrite::DeleteNames, row);
             }
         }
-        for (Name { org, key }, Denoted { id, alias }) in names.put() {
+        for (Name { org, key }, Denoted { id, alias }) in names.assigned() {
             // Other names are columns of their own tables.
             if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.has_own_name_rows())) {
                 let (kind, name) = (kind.as_str().into(), (*key.name()).into());

@@ -23,7 +23,7 @@ macro_rules! working {
     };
 }
 
-const KEYS: Sql = Sql::each(
+const KEYS: Sql = Sql::per_dialect(
     concat!(
         "SELECT n.ledger_index, ",
         payload!("n"),
@@ -44,7 +44,7 @@ const KEYS: Sql = Sql::each(
     ),
 );
 
-const KEY_COUNT: Sql = Sql::same(concat!("SELECT count(*) FROM evidence.api_key k WHERE ", working!()));
+const KEY_COUNT: Sql = Sql::portable(concat!("SELECT count(*) FROM evidence.api_key k WHERE ", working!()));
 
 #[async_trait]
 impl<D: Driver> ServiceAccountStore for SqlStore<D> {

@@ -23,7 +23,7 @@ use crate::driver::Driver;
 use crate::events;
 use crate::group_rows::GroupRows;
 use crate::instances::{StoredInstance, StoredState, instance_json};
-use crate::listing::sized;
+use crate::listing::decode_size;
 use crate::sql::{Sql, id_text, payload, payload_size};
 use crate::store::SqlStore;
 use crate::tables::TableWrite;
@@ -33,7 +33,7 @@ use crate::windows::first_not;
 /// The `until_idx` of an interval that has not ended.
 pub(crate) const LASTING: i64 = i64::MAX;
 
-const SNAPSHOT: Sql = Sql::same(concat!(
+const SNAPSHOT: Sql = Sql::portable(concat!(
     "SELECT s.ledger_index, ",
     payload!("s"),
     " FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3"
@@ -41,7 +41,7 @@ const SNAPSHOT: Sql = Sql::same(concat!(
 
 /// Selects snapshots in any order. The next snapshot is a subquery, not a join, so it is an index probe
 /// whatever the statistics are.
-const SNAPSHOTS: Sql = Sql::each(
+const SNAPSHOTS: Sql = Sql::per_dialect(
     "SELECT s.environment, s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
@@ -61,7 +61,7 @@ const SNAPSHOTS: Sql = Sql::each(
 
 /// Selects the last snapshot of each environment before an entry. Each is one index probe, whatever the
 /// number of snapshots.
-const PROGRESS: Sql = Sql::each(
+const PROGRESS: Sql = Sql::per_dialect(
     "SELECT w.key, s.idx, s.events
     FROM json_each($2) w
     CROSS JOIN evidence.snapshot s
@@ -79,7 +79,7 @@ const PROGRESS: Sql = Sql::each(
 
 /// Selects the last snapshot at a time, or 0 before the first. Snapshots are numbered by time; among equal
 /// times the greatest number counts.
-const SNAPSHOT_AT: Sql = Sql::each(
+const SNAPSHOT_AT: Sql = Sql::per_dialect(
     concat!(
         "SELECT ",
         first_not!("b.at <= $3", "evidence.snapshot", "idx" from "1", "+b.org = $1 AND b.environment = $2"),
@@ -95,7 +95,7 @@ const SNAPSHOT_AT: Sql = Sql::each(
 /// Selects one row with everything, as a JSON array of pairs or null, in any order, because a row costs more
 /// than its content. There is no join with the snapshot, because PostgreSQL might then read every instance
 /// that ever ran.
-const INSTANCES: Sql = Sql::same(concat!(
+const INSTANCES: Sql = Sql::portable(concat!(
     "SELECT '[' || string_agg('[' || ",
     instance_json!("i"),
     " || CASE WHEN i.until_idx = $3 THEN ',true]' ELSE ',false]' END, ',') || ']'
@@ -199,7 +199,7 @@ macro_rules! runs_json {
 pub(crate) use runs_json;
 
 /// Selects one row with all runs, because a row costs more than its content.
-const RUNS: Sql = Sql::each(
+const RUNS: Sql = Sql::per_dialect(
     concat!(
         "WITH RECURSIVE ",
         ran_in!("(SELECT value AS artifact FROM json_each($2)) a"),
@@ -216,7 +216,7 @@ const RUNS: Sql = Sql::each(
 
 /// Selects the lasting intervals of the artifacts in the newest `$4` reports of a repo. Each is a probe of an
 /// index of only lasting intervals, so the cost depends on these reports and not on the number of runs.
-const LIVE_BUILDS: Sql = Sql::each(
+const LIVE_BUILDS: Sql = Sql::per_dialect(
     concat!(
         "WITH reported AS MATERIALIZED (
             SELECT newest.fingerprint, min(newest.ledger_index) AS ledger_index
@@ -273,7 +273,7 @@ const LIVE_BUILDS: Sql = Sql::each(
 
 /// An interval that begins in a group, and may end in it.
 #[derive(Debug)]
-struct Begun {
+struct NewInterval {
     org: Id,
     environment: Id,
     artifact: ArtifactKey,
@@ -305,7 +305,7 @@ struct Ended {
 /// interval that begins and ends in the same group is written once, with its end.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
-    begun: Vec<Begun>,
+    begun: Vec<NewInterval>,
     /// The artifacts that the group has changed: the position in `begun` of the lasting interval, or `None`
     /// if it has ended.
     touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
@@ -328,7 +328,7 @@ impl Intervals {
     pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: RunningArtifact, event: Option<u64>) {
         let artifact = instance.key();
         self.touched.insert((environment, artifact.clone()), Some(self.begun.len()));
-        self.begun.push(Begun { org, environment, artifact, instance, event, end: None });
+        self.begun.push(NewInterval { org, environment, artifact, instance, event, end: None });
     }
 
     /// Writes the rows of the whole group.
@@ -346,7 +346,7 @@ impl Intervals {
                 ],
             );
         }
-        for Begun { org, environment, artifact, instance, event, end } in self.begun {
+        for NewInterval { org, environment, artifact, instance, event, end } in self.begun {
             let exit = end.and_then(|end| end.exit);
             let (from, since) = (instance.from, instance.since);
             // Serialize to text directly: an intermediate JSON value would round numbers.
@@ -373,12 +373,12 @@ impl Intervals {
 
 /// The part of a payload that contains the snapshot.
 #[derive(Deserialize)]
-struct TakenFact {
+struct SnapshotFact {
     snapshot: Snapshot,
 }
 
-fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> {
-    let TakenFact { snapshot } = decode_payload(payload.text()?)?;
+fn snapshot_fact((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> {
+    let SnapshotFact { snapshot } = decode_payload(payload.text()?)?;
     Ok(Current { revision, record: snapshot })
 }
 
@@ -406,7 +406,7 @@ fn numbered<const N: usize>(asked: impl Iterator<Item = (Id, [u64; N])>) -> Valu
 }
 
 /// Binds environments with the numbers of events. Each pair is bound once.
-fn once_each(asked: &[(Id, u64)]) -> Value {
+fn distinct_pairs(asked: &[(Id, u64)]) -> Value {
     let asked = BTreeSet::from_iter(asked);
     numbered(asked.into_iter().map(|(environment, number)| (*environment, [*number])))
 }
@@ -446,7 +446,7 @@ type LiveRow = (i64, String, Id, String, Timestamp);
 fn live_build((index, report, environment, running, at): LiveRow) -> (i64, StoreResult<LiveBuild>) {
     let read = || {
         let RunningArtifact { name, since, compliant, .. } = body::<StoredInstance>(&running)?.into();
-        Ok(LiveBuild { report: sized(&report)?, environment, name, since: (since, at), compliant })
+        Ok(LiveBuild { report: decode_size(&report)?, environment, name, since: (since, at), compliant })
     };
     (index, read())
 }
@@ -454,7 +454,11 @@ fn live_build((index, report, environment, running, at): LiveRow) -> (i64, Store
 #[async_trait]
 impl<D: Driver> SnapshotStore for SqlStore<D> {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        self.query_org(org, SNAPSHOT).bind(Value::Id(Some(environment))).bind(index).first_as(taken).await
+        self.query_org(org, SNAPSHOT)
+            .bind(Value::Id(Some(environment)))
+            .bind(index)
+            .first_as(snapshot_fact)
+            .await
     }
 
     async fn snapshots(
@@ -506,12 +510,12 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     }
 
     async fn event_sizes(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<EventSize>> {
-        let query = self.query_org(org, events::SIZES).bind(once_each(asked));
+        let query = self.query_org(org, events::SIZES).bind(distinct_pairs(asked));
         query.per_item(asked.len()).all_as(events::size).await
     }
 
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
-        let query = self.query_org(org, events::NUMBERED).bind(once_each(asked));
+        let query = self.query_org(org, events::NUMBERED).bind(distinct_pairs(asked));
         query.per_item(asked.len()).all_as(events::event).await
     }
 

@@ -42,12 +42,12 @@ pub(crate) struct Sql {
 
 impl Sql {
     /// Uses the same text for both databases.
-    pub(crate) const fn same(text: &'static str) -> Self {
+    pub(crate) const fn portable(text: &'static str) -> Self {
         Self { sqlite: text, postgres: text }
     }
 
     /// Uses a separate text for each database.
-    pub(crate) const fn each(sqlite: &'static str, postgres: &'static str) -> Self {
+    pub(crate) const fn per_dialect(sqlite: &'static str, postgres: &'static str) -> Self {
         Self { sqlite, postgres }
     }
 
@@ -132,7 +132,7 @@ pub(crate) use payload_size;
 /// `WHERE` or `ORDER BY`.
 macro_rules! for_each {
     ([$($select:tt)*], $table:literal, $column:literal, $row:literal, $after:literal) => {
-        $crate::sql::Sql::each(
+        $crate::sql::Sql::per_dialect(
             concat!(
                 "SELECT ", $($select)*, " FROM json_each($2) w CROSS JOIN evidence.", $table, " ", $row,
                 " ON ", $row, ".org = $1 AND ", $row, ".", $column, " = w.value ", $after

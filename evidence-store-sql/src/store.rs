@@ -155,7 +155,7 @@ macro_rules! names {
     };
 }
 
-const BY_NAMES: Sql = Sql::each(
+const BY_NAMES: Sql = Sql::per_dialect(
     names!(
         sqlite,
         concat!("r.ledger_index, ", payload!("r")),
@@ -169,11 +169,11 @@ const BY_NAMES: Sql = Sql::each(
     ),
 );
 
-const KNOWN_NAMES: Sql = Sql::each(names!(sqlite, "n.name", ""), names!(postgres, "n.name", ""));
+const KNOWN_NAMES: Sql = Sql::per_dialect(names!(sqlite, "n.name", ""), names!(postgres, "n.name", ""));
 
 const BY_IDS: Sql = for_each!(["n.ledger_index, ", payload!("n")], "record", "id", "n", "WHERE n.kind = $3");
 
-const ALL_NAMED: Sql = Sql::each(
+const ALL_NAMED: Sql = Sql::per_dialect(
     concat!(
         "SELECT n.ledger_index, ",
         payload!("n"),
@@ -187,7 +187,7 @@ const ALL_NAMED: Sql = Sql::each(
 );
 
 /// Returns the newest entry time of all ledgers. The last entry of each ledger is one primary key probe.
-const NEWEST_ENTRY: Sql = Sql::each(
+const NEWEST_ENTRY: Sql = Sql::per_dialect(
     "SELECT max((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1)) FROM head h",
     "SELECT x.at FROM (
         SELECT (SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1) AS at
@@ -310,7 +310,7 @@ impl<D: Driver> Health for SqlStore<D> {
 const PROBE_BYTES: usize = 32 << 10;
 
 /// Overwrites one row of the lease table. No job uses the name of this lease.
-const PROBE: Sql = Sql::same(
+const PROBE: Sql = Sql::portable(
     "INSERT INTO evidence.lease (name, holder, expires_at) VALUES ('write-probe', $1, 0)
     ON CONFLICT (name) DO UPDATE SET holder = excluded.holder",
 );

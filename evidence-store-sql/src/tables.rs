@@ -152,7 +152,7 @@ const fn insert(table: &'static str, columns: &'static [(&'static str, Kind)]) -
     Definition { table, columns, conflict: OnConflict::Fail }
 }
 
-const fn keep(
+const fn insert_or_ignore(
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
     key: &'static str,
@@ -160,7 +160,7 @@ const fn keep(
     Definition { table, columns, conflict: OnConflict::DoNothing { key } }
 }
 
-const fn replace(
+const fn upsert(
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
     key: [&'static str; 2],
@@ -170,7 +170,7 @@ const fn replace(
     Definition { table, columns, conflict: OnConflict::DoUpdate { key, key_columns, unchanged_columns } }
 }
 
-const fn instead(
+const fn custom(
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
     sqlite: &'static str,
@@ -202,19 +202,21 @@ impl TableWrite {
             Self::Organization => {
                 insert("organization", &[("key", Org), ("id", Text), ("name", Text), ("record", Text)])
             }
-            Self::KnownOrganization => keep("known_organization", &[("id", Text), ("name", Text)], "id"),
+            Self::KnownOrganization => {
+                insert_or_ignore("known_organization", &[("id", Text), ("name", Text)], "id")
+            }
             Self::User => insert(
                 "user",
                 &[("org", Org), ("id", Text), ("name", Text), ("record", Text), ("ledger_index", Int)],
             ),
-            Self::Membership => replace(
+            Self::Membership => upsert(
                 "membership",
                 &[("org", Org), ("\"user\"", Text), ("role", Text)],
                 ["org, \"user\""; 2],
                 2,
                 2,
             ),
-            Self::Record => replace(
+            Self::Record => upsert(
                 "record",
                 &[
                     ("org", Org),
@@ -232,7 +234,7 @@ impl TableWrite {
             // Without `INDEXED BY`, SQLite would scan all names of the organization and kind. In PostgreSQL
             // one statement cannot delete a row and insert it again, so names that the group claims again are
             // not deleted.
-            Self::ReleaseNames => instead(
+            Self::ReleaseNames => custom(
                 "name",
                 &[("org", Org), ("kind", Text), ("id", Text), ("claimed", Text)],
                 "DELETE FROM name INDEXED BY name_id WHERE org = $1 AND kind = $2 AND id = $3",
@@ -245,7 +247,7 @@ impl TableWrite {
                 WHERE n.org = {org} AND n.ctid = r.at")
                 },
             ),
-            Self::DeleteNames => instead(
+            Self::DeleteNames => custom(
                 "name",
                 &[("org", Org), ("kind", Text), ("name", Text)],
                 "DELETE FROM name WHERE org = $1 AND kind = $2 AND name = $3",
@@ -260,7 +262,7 @@ impl TableWrite {
                     )
                 },
             ),
-            Self::Name => replace(
+            Self::Name => upsert(
                 "name",
                 &[("org", Org), ("kind", Text), ("name", Text), ("id", Text), ("alias", Bool)],
                 ["org, kind, name"; 2],
@@ -268,7 +270,7 @@ impl TableWrite {
                 3,
             ),
             // A tag that keeps its key is updated if its value differs.
-            Self::ReleaseTags => instead(
+            Self::ReleaseTags => custom(
                 "record_tag",
                 &[("org", Org), ("kind", Text), ("id", Text), ("kept", Text)],
                 "DELETE FROM record_tag WHERE org = $1 AND kind = $2 AND id = $3
@@ -282,7 +284,7 @@ impl TableWrite {
                 WHERE t.org = {org} AND t.ctid = r.at")
                 },
             ),
-            Self::RecordTag => replace(
+            Self::RecordTag => upsert(
                 "record_tag",
                 &[("org", Org), ("kind", Text), ("id", Text), ("key", Text), ("value", Text)],
                 ["org, kind, id, key"; 2],
@@ -290,7 +292,7 @@ impl TableWrite {
                 4,
             ),
             // A later fact about a key can change its end but never its hash.
-            Self::ApiKey => replace(
+            Self::ApiKey => upsert(
                 "api_key",
                 &[
                     ("org", Org),
@@ -319,7 +321,7 @@ impl TableWrite {
                     ("flow_ordinal", Int),
                 ],
             ),
-            Self::TrailRevision => instead(
+            Self::TrailRevision => custom(
                 "trail",
                 &[("org", Org), ("id", Text), ("ledger_index", Int)],
                 "UPDATE trail SET ledger_index = $3 WHERE id = $2 AND org = $1",
@@ -410,20 +412,22 @@ impl TableWrite {
                     ("control_ordinal", Int),
                 ],
             ),
-            Self::CommitTrail => keep(
+            Self::CommitTrail => insert_or_ignore(
                 "commit_trail",
                 &[("org", Org), ("commit_sha", Text), ("trail", Text), ("flow", Text)],
                 "org, commit_sha, trail",
             ),
             Self::FlowRepo => {
-                replace("flow_repo", &[("org", Org), ("flow", Text), ("url", Text)], ["org, flow"; 2], 2, 2)
+                upsert("flow_repo", &[("org", Org), ("flow", Text), ("url", Text)], ["org, flow"; 2], 2, 2)
             }
-            Self::Attachment => {
-                keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
-            }
+            Self::Attachment => insert_or_ignore(
+                "attachment",
+                &[("org", Org), ("sha256", Text), ("size", Int)],
+                "org, sha256",
+            ),
             // Other writers update these rows meanwhile, which moves them. So the row is found by its key
             // again.
-            Self::DeletePending => instead(
+            Self::DeletePending => custom(
                 "attachment_pending",
                 &[("org", Org), ("sha256", Text)],
                 "DELETE FROM attachment_pending WHERE org = $1 AND sha256 = $2",
@@ -434,7 +438,7 @@ impl TableWrite {
                     )
                 },
             ),
-            Self::Repo => replace(
+            Self::Repo => upsert(
                 "repo",
                 &[
                     ("org", Org),
@@ -473,7 +477,7 @@ impl TableWrite {
                     ("joined", Bool),
                 ],
             ),
-            Self::EnvironmentReport => instead(
+            Self::EnvironmentReport => custom(
                 "environment_report",
                 &[("org", Org), ("environment", Text), ("at", Int)],
                 "INSERT INTO environment_report (org, environment, at) VALUES ($1, $2, $3)
@@ -487,7 +491,7 @@ impl TableWrite {
                 },
             ),
             // In PostgreSQL this runs in one statement with the inserts, so it does not see their rows.
-            Self::EndInstances => instead(
+            Self::EndInstances => custom(
                 "instance",
                 &[
                     ("org", Org),
@@ -524,7 +528,7 @@ impl TableWrite {
                     ("exit_event", Int),
                 ],
             ),
-            Self::RunOrigin => replace(
+            Self::RunOrigin => upsert(
                 "run_origin",
                 &[
                     ("org", Org),
@@ -556,7 +560,7 @@ impl TableWrite {
                     ("withdrawn", Bool),
                 ],
             ),
-            Self::Allowed => replace(
+            Self::Allowed => upsert(
                 "allowed",
                 &[
                     ("org", Org),
@@ -569,7 +573,7 @@ impl TableWrite {
                 3,
                 3,
             ),
-            Self::Text => replace(
+            Self::Text => upsert(
                 "interned_text",
                 &[("org", Org), ("sha256", Text), ("ledger_index", Int)],
                 ["org, sha256"; 2],

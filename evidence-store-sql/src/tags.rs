@@ -11,7 +11,7 @@ use crate::store::SqlStore;
 use crate::value::{Column, Value};
 
 /// The condition that a row has the tags in `$5` (in PostgreSQL `$5` and `$6`), which [`tag_columns`] binds.
-pub(crate) const TAGGED: Sql = Sql::each(
+pub(crate) const TAGGED: Sql = Sql::per_dialect(
     " AND NOT EXISTS (
         SELECT 1 FROM json_each($5) f WHERE NOT EXISTS (
             SELECT 1 FROM json_each(x.tags) t
@@ -51,7 +51,7 @@ macro_rules! in_order {
 /// Finds each tag from the previous one, so the cost depends on the result and not on the number of records
 /// with a tag. PostgreSQL's index orders values by their first 128 characters only. The query therefore finds
 /// all values with the same beginning, and sorts them.
-const CHOICES: Sql = Sql::each(
+const CHOICES: Sql = Sql::per_dialect(
     "WITH RECURSIVE tag (key, value, number) AS (
         SELECT t.key, t.value, 1 FROM evidence.record_tag t WHERE $4 > 0 AND t.rowid = (
             SELECT b.rowid FROM evidence.record_tag b WHERE b.org = $1 AND b.kind = $5 AND (b.key, b.value) > ($2, $3)

@@ -19,17 +19,17 @@ const TEXTS: Sql = for_each!(["t.ledger_index, ", payload!("t")], "interned_text
 
 /// The part of a payload that contains the text.
 #[derive(Deserialize)]
-struct Kept {
+struct StoredText {
     text: String,
 }
 
-fn kept((index, payload): (i64, Payload)) -> (i64, StoreResult<String>) {
-    (index, payload.text().and_then(decode_payload::<Kept>).map(|kept| kept.text))
+fn stored_text((index, payload): (i64, Payload)) -> (i64, StoreResult<String>) {
+    (index, payload.text().and_then(decode_payload::<StoredText>).map(|stored| stored.text))
 }
 
 #[async_trait]
 impl<D: Driver> TextStore for SqlStore<D> {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
-        self.query_org(org, TEXTS).bind(texts(digests)).long().readable_as(org, kept).await
+        self.query_org(org, TEXTS).bind(texts(digests)).long().readable_as(org, stored_text).await
     }
 }

@@ -24,16 +24,17 @@ use crate::{artifacts, attestations};
 
 const KIND: &str = "trail";
 
-const TRAILS: Sql = Sql::same("evidence.trail x WHERE x.org = $1");
+const TRAILS: Sql = Sql::portable("evidence.trail x WHERE x.org = $1");
 
 /// For conditions with an index of their own. In SQLite such an index does not begin with the organization;
 /// the plus prevents a scan of the whole organization.
-const NARROWED: Sql = Sql::each("evidence.trail x WHERE +x.org = $1", "evidence.trail x WHERE x.org = $1");
+const NARROWED: Sql =
+    Sql::per_dialect("evidence.trail x WHERE +x.org = $1", "evidence.trail x WHERE x.org = $1");
 
 /// In the form of the index for lists.
-const OF_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
+const OF_FLOW: Sql = Sql::per_dialect(" AND x.flow = $4", " AND x.flow || '' = $4");
 
-const OF_TAGGED_FLOWS: Sql = Sql::each(
+const OF_TAGGED_FLOWS: Sql = Sql::per_dialect(
     " AND x.flow IN (
         SELECT n.id FROM evidence.record n, json_each(n.tags) t
         WHERE n.org = $1 AND n.kind = 'flow' AND t.key = $5 AND ($6 IS NULL OR t.value = $6))",
@@ -43,7 +44,7 @@ const OF_TAGGED_FLOWS: Sql = Sql::each(
 );
 
 /// Computes the total of those flows from the numbers of their trails.
-const TOTAL_OF_TAGGED_FLOWS: Sql = Sql::each(
+const TOTAL_OF_TAGGED_FLOWS: Sql = Sql::per_dialect(
     "(SELECT coalesce(sum((SELECT max(t.flow_ordinal) FROM evidence.trail t WHERE t.flow = n.id)), 0)
         FROM evidence.record n WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
             SELECT 1 FROM json_each(n.tags) tag WHERE tag.key = $5 AND ($6 IS NULL OR tag.value = $6)))",
@@ -55,7 +56,7 @@ const TOTAL_OF_TAGGED_FLOWS: Sql = Sql::each(
 );
 
 /// The newest `$8` trails of each of those flows.
-const NEWEST_OF_TAGGED_FLOWS: Sql = Sql::each(
+const NEWEST_OF_TAGGED_FLOWS: Sql = Sql::per_dialect(
     "evidence.record n CROSS JOIN evidence.trail x ON x.id IN (
         SELECT t.id FROM evidence.trail t WHERE t.flow = n.id ORDER BY t.flow_ordinal DESC LIMIT $8)
     WHERE n.org = $1 AND n.kind = 'flow' AND EXISTS (
@@ -68,13 +69,13 @@ const NEWEST_OF_TAGGED_FLOWS: Sql = Sql::each(
 );
 
 /// Hex digits sort before 'g', so this range is the prefix, and the index is used.
-const WITH_FINGERPRINT: Sql = Sql::same(
+const WITH_FINGERPRINT: Sql = Sql::portable(
     " AND x.id IN (
         SELECT a.trail FROM evidence.artifact a
         WHERE a.org = $1 AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')",
 );
 
-const NEWEST: Sql = Sql::each(
+const NEWEST: Sql = Sql::per_dialect(
     "SELECT t.id FROM json_each($2) f CROSS JOIN evidence.trail t ON t.id = (
         SELECT n.id FROM evidence.trail n WHERE n.flow = f.value ORDER BY n.flow_ordinal DESC LIMIT 1)
     WHERE t.org = $1",
@@ -113,7 +114,7 @@ macro_rules! version_columns {
 }
 pub(crate) use version_columns;
 
-const VERSIONS: Sql = Sql::each(
+const VERSIONS: Sql = Sql::per_dialect(
     concat!(
         "SELECT ",
         version_columns!(sqlite, "t"),
@@ -144,7 +145,7 @@ macro_rules! trail_fact {
 /// parts consistent, and one row is cheaper than many. The items are in any order, because sorting a few rows
 /// would need a temporary table in SQLite. A character that JSON never contains separates them, so a damaged
 /// item does not affect others.
-const CONTENTS: Sql = Sql::each(
+const CONTENTS: Sql = Sql::per_dialect(
     concat!(
         "SELECT (SELECT group_concat(",
         trail_fact!(),
@@ -175,7 +176,7 @@ const CONTENTS: Sql = Sql::each(
 /// A row of [`CONTENTS`].
 type Contents = (Payload, Payload, Payload);
 
-const LABELS: Sql = Sql::each(
+const LABELS: Sql = Sql::per_dialect(
     "SELECT t.id, r.name, t.name FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value
     CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'flow' AND r.id = t.flow",
     "SELECT t.id, r.name, t.name FROM UNNEST($2::text[]) AS w (value)
@@ -188,7 +189,7 @@ const LABELS: Sql = Sql::each(
 /// not contain the organization.
 macro_rules! count {
     ($table:literal) => {
-        Sql::each(
+        Sql::per_dialect(
             concat!(
                 "SELECT (SELECT count(*) FROM (SELECT 1 FROM evidence.",
                 $table,
@@ -228,7 +229,7 @@ macro_rules! entries {
     };
 }
 
-const ENTRIES: Sql = Sql::each(entries!("+org = $1"), entries!("org = $1"));
+const ENTRIES: Sql = Sql::per_dialect(entries!("+org = $1"), entries!("org = $1"));
 
 fn listing(filter: &TrailFilter) -> Listing {
     let conditions = [
@@ -255,9 +256,9 @@ const fn order(filter: &TrailFilter) -> Order {
         TrailFilter { flow: None, flow_tag: Some(_), fingerprint: None } => Order::Within {
             total: Some(TOTAL_OF_TAGGED_FLOWS),
             rows: NEWEST_OF_TAGGED_FLOWS,
-            by: Sql::same("x.begun DESC"),
+            by: Sql::portable("x.begun DESC"),
         },
-        _ => Order::By(Sql::same("x.begun DESC")),
+        _ => Order::By(Sql::portable("x.begun DESC")),
     }
 }
 
@@ -322,7 +323,7 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     let trails: Vec<Current<Trail>> = skip_corrupt(org, trails)?;
     let artifacts = artifacts.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = attestations.into_iter().map(attestations::Row::attestation).collect();
-    Ok(TrailContents::together(trails, artifacts, attestations))
+    Ok(TrailContents::join_reports(trails, artifacts, attestations))
 }
 
 #[async_trait]

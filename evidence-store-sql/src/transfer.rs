@@ -15,12 +15,13 @@ use crate::sql::{Sql, for_each};
 use crate::store::SqlStore;
 use crate::value::texts;
 
-const ORGANIZATIONS: Sql =
-    Sql::same("SELECT record FROM evidence.organization WHERE id > coalesce($1, '') ORDER BY id LIMIT $2");
+const ORGANIZATIONS: Sql = Sql::portable(
+    "SELECT record FROM evidence.organization WHERE id > coalesce($1, '') ORDER BY id LIMIT $2",
+);
 
 const KEY_HASHES: Sql = for_each!(["k.id, k.hash"], "api_key", "id", "k", "WHERE k.hash IS NOT NULL");
 
-const ATTACHMENTS: Sql = Sql::same(
+const ATTACHMENTS: Sql = Sql::portable(
     "SELECT sha256 FROM evidence.attachment
     WHERE org = $1 AND sha256 > coalesce($2, '') ORDER BY sha256 LIMIT $3",
 );

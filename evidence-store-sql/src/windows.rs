@@ -100,14 +100,14 @@ pub(crate) fn bounds(dialect: Dialect, [first, end]: [Sql; 2]) -> String {
 macro_rules! numbered {
     ($table:literal, $of_x:literal, $number:literal, $of_b:literal) => {
         crate::windows::Numbered {
-            all: Sql::same(concat!($table, " x WHERE ", $of_x)),
+            all: Sql::portable(concat!($table, " x WHERE ", $of_x)),
             number: concat!("x.", $number),
-            newest_first: Sql::same(concat!("x.", $number, " DESC")),
+            newest_first: Sql::portable(concat!("x.", $number, " DESC")),
             window: [
-                Sql::same(crate::windows::first_not!("b.at < $4", $table, $number from "1", $of_b)),
-                Sql::same(crate::windows::first_not!("b.at <= $5", $table, $number from "1", $of_b)),
+                Sql::portable(crate::windows::first_not!("b.at < $4", $table, $number from "1", $of_b)),
+                Sql::portable(crate::windows::first_not!("b.at <= $5", $table, $number from "1", $of_b)),
             ],
-            in_window: Sql::same(concat!(
+            in_window: Sql::portable(concat!(
                 $table,
                 " x WHERE ",
                 $of_x,

@@ -100,7 +100,7 @@ impl WriteStatement {
         static ALL: LazyLock<[WriteStatement; STATEMENTS.len()]> =
             LazyLock::new(|| STATEMENTS.map(WriteStatement::new));
         let [.., everything] = &*ALL;
-        ALL.iter().find(|statement| rows.are_of(statement.tables)).unwrap_or(everything)
+        ALL.iter().find(|statement| rows.all_belong_to(statement.tables)).unwrap_or(everything)
     }
 
     fn new(tables: &'static [TableWrite]) -> Self {

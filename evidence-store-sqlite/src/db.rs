@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use evidence_core::id::Id;
-use evidence_core::queue::{Bounds, Queue, Refused, Reply};
+use evidence_core::queue::{Queue, QueueLimits, Refused, Reply};
 use evidence_core::store::{ReferenceClock, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_store_sql::migrate::{Migration, latest};
@@ -167,8 +167,8 @@ impl Sqlite {
         opened.note_wal();
         let opened = Arc::new(opened);
         // No grace period: a transaction always ends once it has begun, so callers wait for it.
-        let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
-        let (queue, jobs) = Queue::new(bounds);
+        let limits = QueueLimits { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
+        let (queue, jobs) = Queue::new(limits);
         let file = Arc::clone(&opened);
         let clock = Arc::new(SteadyClock::start());
         let last_write = LastWrite::beside(opened.path());

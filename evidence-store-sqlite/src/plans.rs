@@ -242,7 +242,8 @@ async fn the_size_of_an_allowlist_takes_the_work_of_what_is_in_force() {
         )
     };
     let values: [(&str, &dyn ToSql); 4] = [("$1", &1), ("$2", &1_000_000), ("$3", &"prod"), ("$4", &10)];
-    takes_the_work_of_what_is_found(("allowances_end", "AND a.ends_at > $2 LIMIT"), &values, fill).await;
+    takes_the_work_of_what_is_found(("allowlist_entries_end", "AND a.ends_at > $2 LIMIT"), &values, fill)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

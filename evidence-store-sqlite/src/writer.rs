@@ -42,7 +42,7 @@ impl From<Submission> for Job {
 }
 
 impl Task for Job {
-    fn room(&self) -> Option<(Id, usize)> {
+    fn reserved_bytes(&self) -> Option<(Id, usize)> {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
             Self::Blob(write, _) => Some((write.org, write.size)),
@@ -81,7 +81,7 @@ impl Writer {
         while (stopped.is_none() || queue.has_uploads()) && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
             let (mut writes, mut blobs, mut changes, mut reservations) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
-                reservations.push(queued.room);
+                reservations.push(queued.reservation);
                 match queued.job {
                     Job::Record(write) => writes.extend(claim(write, |write| &write.reply)),
                     Job::Blob(write, reply) => blobs.extend(claim((write, reply), |(_, reply)| reply)),

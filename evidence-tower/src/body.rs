@@ -13,7 +13,7 @@ use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Limited};
 
-use crate::gathering::{BODY, Gathering, Loaded, broken_off, spill_error};
+use crate::body_buffer::{BODY, BodyBuffer, Loaded, interrupted, spill_error};
 use crate::{BoxError, multipart};
 
 /// A body that was not read yet, with the headers that describe it.
@@ -74,7 +74,7 @@ impl Incoming {
             // Treated as an empty form, so that the error names the missing part (400, not 415).
             BodyKind::Form(_) if !self.is("multipart/form-data") => Ok((RawBody::Empty, None)),
             BodyKind::Form(parts) => {
-                self.check_headers(multipart::whole_limit(&limits), &budget)?;
+                self.check_headers(multipart::max_form_size(&limits), &budget)?;
                 let boundary = multipart::boundary(&self.content_type.unwrap_or_default())?;
                 multipart::read(boundary, self.body, parts, limit, &limits, &budget).await
             }
@@ -106,7 +106,7 @@ impl Incoming {
 
     async fn raw(self, limit: u64, budget: &RequestBudget) -> Result<Loaded<RawBody>> {
         self.check_headers(limit, budget)?;
-        let (bytes, memory) = gathered(limited(self.body, limit), limit, budget).await?;
+        let (bytes, memory) = buffered(limited(self.body, limit), limit, budget).await?;
         Ok((RawBody::Bytes(Raw { media_type: self.content_type, bytes }), memory))
     }
 
@@ -115,23 +115,23 @@ impl Incoming {
         let readable = self.content_type.is_none() || self.is("application/json");
         // With another content type, only an empty body is accepted.
         let limit = if readable { limit } else { 0 };
-        let (bytes, memory) = match gathered(limited(self.body, limit), limit, budget).await {
+        let (bytes, memory) = match buffered(limited(self.body, limit), limit, budget).await {
             Err(Error::TooLarge { .. }) if !readable => return Err(Error::UnsupportedMediaType),
-            gathered => gathered?,
+            outcome => outcome?,
         };
         Ok((if bytes.is_empty() { RawBody::Empty } else { RawBody::Json(bytes) }, memory))
     }
 }
 
 /// Returns a complete body of at most `limit` bytes.
-async fn gathered(
+async fn buffered(
     mut body: UnsyncBoxBody<Bytes, BoxError>,
     limit: u64,
     budget: &RequestBudget,
 ) -> Result<Loaded<Bytes>> {
-    let mut text = Gathering::new(budget);
+    let mut text = BodyBuffer::new(budget);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| broken_off(error.as_ref(), limit))?;
+        let frame = frame.map_err(|error| interrupted(error.as_ref(), limit))?;
         if let Ok(piece) = frame.into_data() {
             text.push(&piece).await?;
         }
@@ -211,8 +211,8 @@ mod tests {
             let frames: Vec<_> = bytes.chunks(piece).map(Bytes::copy_from_slice).collect();
             let frames = frames.into_iter().map(|piece| Ok(http_body::Frame::data(piece)));
             let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-            let (gathered, memory) = gathered(body, u64::MAX, &budget()).await.unwrap();
-            assert!(gathered == bytes && memory.is_some(), "pieces of {piece}");
+            let (received, memory) = buffered(body, u64::MAX, &budget()).await.unwrap();
+            assert!(received == bytes && memory.is_some(), "pieces of {piece}");
         }
     }
 

@@ -14,8 +14,8 @@
 
 mod auth;
 mod body;
+mod body_buffer;
 mod error;
-mod gathering;
 mod multipart;
 mod openapi;
 mod parameters;
@@ -49,7 +49,7 @@ use crate::body::Incoming;
 use crate::error::ErrorResponse;
 use crate::openapi::ApiDescription;
 use crate::parameters::{IGNORED, Parameters};
-use crate::route::{Found, Received, Routes, RunToEnd};
+use crate::route::{Found, Received, Routes, RunToCompletion};
 use crate::unread::UnreadBody;
 
 pub use crate::auth::Authenticator;
@@ -203,7 +203,7 @@ impl<S: EvidenceService> Inner<S> {
         let query = head.uri.query().unwrap_or_default();
         let ignored = if query.is_empty() { None } else { parameters::ignored(query, &found.endpoint.query) };
         let mut response = match self.operate(&head, path, found, body).await {
-            Ok(response) if method == Method::GET => reply::unless_known(response, &head.headers),
+            Ok(response) if method == Method::GET => reply::apply_conditional_get(response, &head.headers),
             Ok(response) => response,
             Err(error) => error.into_response(&method, self.service.wording()),
         };
@@ -244,12 +244,12 @@ impl<S: EvidenceService> Inner<S> {
             service.answer(&access, call, &request, &compute).await
         };
         let answer = match is_write {
-            true => RunToEnd::new(work, self.orphaned.clone()).await,
+            true => RunToCompletion::new(work, self.orphaned.clone()).await,
             false => work.await,
         };
         let response = reply::response(answer?);
         #[cfg(feature = "rocket")]
-        let response = rocket::gathered_in(space, response);
+        let response = rocket::with_temporary_space(space, response);
         Ok(response)
     }
 
@@ -304,7 +304,7 @@ where
         let inner = Arc::clone(&self.inner);
         let answering = async move {
             let response = inner.respond(request).await;
-            Ok(unread.settle(response).await)
+            Ok(unread.finish(response).await)
         };
         Box::pin(answering.instrument(span))
     }

@@ -21,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::gathering::{BODY, Gathering, Loaded, broken_off, spill_error};
+use crate::body_buffer::{BODY, BodyBuffer, Loaded, interrupted, spill_error};
 
 /// The maximum number of bytes in boundaries and part headers.
 const MAX_FRAMING: u64 = 1 << 20;
@@ -47,7 +47,7 @@ pub(crate) fn boundary(content_type: &str) -> Result<String> {
 }
 
 /// Returns the maximum size of a form in bytes: its content and framing.
-pub(crate) const fn whole_limit(limits: &Limits) -> u64 {
+pub(crate) const fn max_form_size(limits: &Limits) -> u64 {
     limits.form.saturating_add(MAX_FRAMING)
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn read(
     limits: &Limits,
     budget: &RequestBudget,
 ) -> Result<Loaded<RawBody>> {
-    let mut parser = Parser::new(boundary, body, whole_limit(limits));
+    let mut parser = Parser::new(boundary, body, max_form_size(limits));
     let mut form =
         Form { parts, document_limit, limits: *limits, budget, document: None, files: BTreeMap::new() };
     let most = limits.files.saturating_add(MAX_OTHER_PARTS);
@@ -137,7 +137,7 @@ impl Stream for Feed {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => self.rest = frame.into_data().unwrap_or_default(),
                 Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(broken_off(error.as_ref(), self.limit))));
+                    return Poll::Ready(Some(Err(interrupted(error.as_ref(), self.limit))));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
@@ -198,8 +198,8 @@ impl Part<'_> {
     }
 
     /// Reads the content of a document.
-    async fn text(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<Gathering> {
-        let mut text = Gathering::new(budget);
+    async fn text(mut self, limit: u64, part: &'static str, budget: &RequestBudget) -> Result<BodyBuffer> {
+        let mut text = BodyBuffer::new(budget);
         while let Some(chunk) = self.chunk().await? {
             if text.size() + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { limit, file: false, part });
@@ -246,7 +246,7 @@ struct Form<'a> {
     document_limit: u64,
     limits: Limits,
     budget: &'a RequestBudget,
-    document: Option<Gathering>,
+    document: Option<BodyBuffer>,
     files: BTreeMap<Option<u64>, (String, Upload)>,
 }
 
@@ -255,7 +255,7 @@ impl Form<'_> {
         let name = part.field.name().unwrap_or_default().to_owned();
         if name == self.parts.document {
             if self.document.is_some() {
-                return Err(twice(name));
+                return Err(duplicate_part(name));
             }
             self.document = Some(part.text(self.document_limit, self.parts.document, self.budget).await?);
             return Ok(());
@@ -284,7 +284,7 @@ impl Form<'_> {
 
     async fn take_file(&mut self, number: Option<u64>, name: String, part: Part<'_>) -> Result<()> {
         if self.files.contains_key(&number) {
-            return Err(twice(name));
+            return Err(duplicate_part(name));
         }
         let most = self.limits.files;
         if self.files.len() >= most {
@@ -309,7 +309,7 @@ impl Form<'_> {
     }
 }
 
-fn twice(part: String) -> Error {
+fn duplicate_part(part: String) -> Error {
     Error::invalid(part, "Part given twice")
 }
 

@@ -180,7 +180,10 @@ pub(crate) fn without_body(response: Response<ReplyBody>) -> Response<ReplyBody>
 
 /// Handles a conditional GET (RFC 9110, 13.1.2): returns 304 without content if `If-None-Match` of the
 /// request has the `ETag` of the content, otherwise the response.
-pub(crate) fn unless_known(mut response: Response<ReplyBody>, request: &HeaderMap) -> Response<ReplyBody> {
+pub(crate) fn apply_conditional_get(
+    mut response: Response<ReplyBody>,
+    request: &HeaderMap,
+) -> Response<ReplyBody> {
     // The API's tags have no quotes or commas, so a part of another tag never equals one.
     let sent = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = sent.flat_map(|value| value.split(',')).map(str::trim);
@@ -317,7 +320,7 @@ mod tests {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("7"));
             let request =
                 sent.map(|tags| (IF_NONE_MATCH, HeaderValue::from_static(tags))).into_iter().collect();
-            let response = unless_known(response, &request);
+            let response = apply_conditional_get(response, &request);
             let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
             assert_eq!((response.status(), response.body().is_end_stream()), (status, is_known), "{sent:?}");
             assert_eq!(response.headers().contains_key(CONTENT_LENGTH), !is_known, "{sent:?}");
@@ -325,7 +328,7 @@ mod tests {
         }
         let untagged = Response::new(ReplyBody::whole("content"));
         let request = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static("*"))]);
-        assert_eq!(unless_known(untagged, &request).status(), StatusCode::OK);
+        assert_eq!(apply_conditional_get(untagged, &request).status(), StatusCode::OK);
     }
 
     #[tokio::test]

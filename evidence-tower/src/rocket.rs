@@ -26,7 +26,7 @@
 //! - Rocket drops request headers that are not UTF-8.
 //! - For `Expect: 100-continue`, Rocket requests every body, even if the API then rejects it.
 //! - Rocket ends a body of unknown length in the same way whether it is complete or not. Such a response is
-//!   therefore gathered before it is sent: in memory up to 64 KiB, beyond that in a temporary file. A failure
+//!   therefore buffered before it is sent: in memory up to 64 KiB, beyond that in a temporary file. A failure
 //!   meanwhile results in 500, or in 503 if the caller's temporary space is used up. Do not serve an endless
 //!   response with Rocket.
 //!
@@ -58,7 +58,7 @@ use tower::ServiceExt;
 use crate::error::ErrorResponse;
 use crate::reply::{self, ReplyBody};
 use crate::unread::UnreadBody;
-use crate::{BoxError, EvidenceApi, IncomingBody, gathering};
+use crate::{BoxError, EvidenceApi, IncomingBody, body_buffer};
 
 /// After the host's own routes, which Rocket ranks from -12 to -1.
 const RANK: isize = 100;
@@ -122,12 +122,12 @@ impl<S: EvidenceService> Handler for Mount<S> {
             head(request).ok_or(ErrorResponse::UnknownPath)
         };
         if asked.is_ok() && !data.peek_complete() && data.peek(PEEKED).await.len() < PEEKED {
-            return Outcome::Success(response(refusal(gathering::incomplete().into())));
+            return Outcome::Success(response(refusal(body_buffer::incomplete().into())));
         }
         let answer = |body| async {
             match asked {
                 Ok(head) => self.answer(head.map(|()| body)).await,
-                Err(error) => UnreadBody::of(http::Request::new(body)).1.settle(refusal(error)).await,
+                Err(error) => UnreadBody::of(http::Request::new(body)).1.finish(refusal(error)).await,
             }
         };
         if data.peek_complete() && data.peek(1).await.is_empty() {
@@ -194,8 +194,8 @@ async fn feed(body: mpsc::Sender<Piece>, data: DataStream<'_>) {
     }
 }
 
-/// Makes the response use its caller's temporary space if it has to be gathered.
-pub(crate) fn gathered_in(space: TemporarySpace, mut answer: HttpResponse) -> HttpResponse {
+/// Makes the response use its caller's temporary space if it has to be buffered.
+pub(crate) fn with_temporary_space(space: TemporarySpace, mut answer: HttpResponse) -> HttpResponse {
     answer.extensions_mut().insert(space);
     answer
 }
@@ -214,7 +214,7 @@ async fn complete(answer: HttpResponse) -> Response<'static> {
             response(HttpResponse::from_parts(head, body))
         }
         Err(full) if full.kind() == ErrorKind::QuotaExceeded => {
-            response(refusal(gathering::spill_error(full).into()))
+            response(refusal(body_buffer::spill_error(full).into()))
         }
         Err(_) => response(refusal(ErrorResponse::BrokeOff)),
     }

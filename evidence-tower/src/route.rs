@@ -235,20 +235,20 @@ async fn decode<O: Operation>(received: Received) -> Result<ReadCall> {
 /// A write that runs as part of its request. If the request is dropped because the client disconnected, the
 /// rest of the write becomes a task. A write in several steps is thus completed, as long as the server runs
 /// or waits for it ([`EvidenceApi::finish_writes`](crate::EvidenceApi::finish_writes)).
-pub(crate) struct RunToEnd<T: Send + 'static> {
+pub(crate) struct RunToCompletion<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
     /// The runtime of the request, which may be dropped anywhere.
     runtime: Option<Handle>,
     orphaned: TaskTracker,
 }
 
-impl<T: Send + 'static> RunToEnd<T> {
+impl<T: Send + 'static> RunToCompletion<T> {
     pub(crate) fn new(work: impl Future<Output = T> + Send + 'static, orphaned: TaskTracker) -> Self {
         Self { work: Some(work.in_current_span().boxed()), runtime: Handle::try_current().ok(), orphaned }
     }
 }
 
-impl<T: Send + 'static> Future for RunToEnd<T> {
+impl<T: Send + 'static> Future for RunToCompletion<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<T> {
@@ -262,7 +262,7 @@ impl<T: Send + 'static> Future for RunToEnd<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for RunToEnd<T> {
+impl<T: Send + 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
         if let (Some(work), Some(runtime)) = (self.work.take(), &self.runtime) {
             self.orphaned.spawn_on(work.map(drop), runtime);

@@ -47,17 +47,17 @@ impl UnreadBody {
     }
 
     /// Returns the response once the body has ended, or with `Connection: close`.
-    pub(crate) async fn settle<B>(self, mut answer: Response<B>) -> Response<B> {
+    pub(crate) async fn finish<B>(self, mut answer: Response<B>) -> Response<B> {
         let Some(shared) = self.shared.filter(|shared| !shared.is_end_stream()) else { return answer };
         if self.version > Version::HTTP_11 {
             // HTTP/2 only resets the stream and keeps the connection. However, clients such as curl discard
             // the response at a reset, so the reset should come later.
-            if shared.is_coming() {
+            if shared.is_arriving() {
                 tokio::spawn(shared.drain());
             }
             return answer;
         }
-        let is_near = shared.is_coming() && shared.with(|state| state.left <= MAX_DRAINED);
+        let is_near = shared.is_arriving() && shared.with(|state| state.left <= MAX_DRAINED);
         // A panic is caught, because the body belongs to the host.
         let ending = AssertUnwindSafe(shared.drain()).catch_unwind();
         if !(is_near && ending.await.unwrap_or(false)) {
@@ -104,7 +104,7 @@ impl SharedBody {
     }
 
     /// Returns whether the body can be read further without asking for it.
-    fn is_coming(&self) -> bool {
+    fn is_arriving(&self) -> bool {
         self.with(|state| state.stage == Stage::Coming) && !self.0.is_poisoned()
     }
 
@@ -207,7 +207,7 @@ mod tests {
     async fn keeps(request: Request<IncomingBody>) -> bool {
         let (request, unread) = UnreadBody::of(request);
         drop(request);
-        let answer = unread.settle(Response::new(())).await;
+        let answer = unread.finish(Response::new(())).await;
         !answer.headers().contains_key(CONNECTION)
     }
 
@@ -246,7 +246,7 @@ mod tests {
             UnreadBody::of(with_header(request, CONTENT_LENGTH, &(MAX_DRAINED + 1).to_string()));
         assert!(request.body_mut().frame().await.unwrap().is_ok());
         drop(request);
-        let answer = unread.settle(Response::new(())).await;
+        let answer = unread.finish(Response::new(())).await;
         assert!(answer.headers().is_empty());
     }
 
@@ -277,7 +277,7 @@ mod tests {
             let read = AssertUnwindSafe(request.body_mut().frame()).catch_unwind().await;
             assert_eq!(read.is_err(), panics);
             drop(request);
-            let answer = unread.settle(Response::new(())).await;
+            let answer = unread.finish(Response::new(())).await;
             assert_eq!(answer.headers()[CONNECTION], "close");
         }
     }

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
 /// Sends a request to this server on a separate connection, and reads the whole response.
-pub(crate) async fn ask(
+pub(crate) async fn send(
     address: SocketAddr,
     method: &str,
     path: &str,

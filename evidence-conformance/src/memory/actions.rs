@@ -4,8 +4,8 @@ use async_trait::async_trait;
 
 use evidence_core::actions::{Action, ActionStore};
 use evidence_core::fact::Key;
-use evidence_core::feed::Held;
 use evidence_core::id::Id;
+use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::Listed;
 use evidence_core::store::{Current, StoreResult};
@@ -24,18 +24,18 @@ impl ActionStore for MemoryStore {
     }
 
     async fn actions_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let actions = self.ask(org, |tables| records(&tables.actions, |action| action.number))?;
+        let actions = self.query(org, |tables| records(&tables.actions, |action| action.number))?;
         actions.iter().map(|action| Ok(Listed { id: action.id, bytes: bytes(action)? })).collect()
     }
 
     async fn actions_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Action>>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             tables.actions.values().filter(|action| ids.contains(&action.record.id)).cloned().collect()
         })
     }
 
     async fn greatest_action_number(&self, org: Id) -> StoreResult<u64> {
-        self.ask(org, |tables| tables.greatest_action_number)
+        self.query(org, |tables| tables.greatest_action_number)
     }
 }
 
@@ -70,15 +70,16 @@ impl DeliveryStore for MemoryStore {
         Ok(Some((org, found)))
     }
 
-    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
+    async fn put_delivery(&self, delivery: &Delivery, lease: Option<&HeldLease>) -> StoreResult<bool> {
         let mut state = self.write()?;
         let key = (delivery.org, delivery.target);
         let revision = state.deliveries.get(&key).map_or(0, |known| known.revision);
-        let is_held =
-            |held: &Held| state.leases.get(&held.lease).is_some_and(|known| known.holder == held.holder);
+        let is_held = |lease: &HeldLease| {
+            state.leases.get(&lease.name).is_some_and(|known| known.holder == lease.holder)
+        };
         let is_put = revision == delivery.revision
             && state.tables.contains_key(&delivery.org)
-            && held.is_none_or(is_held);
+            && lease.is_none_or(is_held);
         if is_put {
             state.deliveries.insert(key, Delivery { revision: revision + 1, ..delivery.clone() });
         }

@@ -16,30 +16,30 @@ use super::{MemoryStore, bytes};
 
 #[async_trait]
 impl AllowlistStore for MemoryStore {
-    async fn allowances_listed(
+    async fn allowlist_entries_listed(
         &self,
         org: Id,
         in_force_at: Option<Timestamp>,
     ) -> StoreResult<Vec<Listed<u64>>> {
-        let newest = self.ask(org, |tables| {
+        let newest = self.query(org, |tables| {
             let mut seen = BTreeSet::new();
-            let newest_first = tables.allowances.iter().rev();
+            let newest_first = tables.allowlist_entries.iter().rev();
             let newest = newest_first
                 .filter(|Current { record, .. }| seen.insert((record.environment, &record.fingerprint)));
             let listed = newest.filter(|one| in_force_at.is_none_or(|at| one.record.is_in_force(at)));
             listed.cloned().collect::<Vec<_>>()
         })?;
-        let listed = |allowance: &Current<AllowlistEntry>| {
-            Ok(Listed { id: allowance.revision, bytes: bytes(&allowance.record)? })
+        let listed = |allowlist_entry: &Current<AllowlistEntry>| {
+            Ok(Listed { id: allowlist_entry.revision, bytes: bytes(&allowlist_entry.record)? })
         };
         newest.iter().map(listed).collect()
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
-        self.ask(org, |tables| {
-            let newest_first = tables.allowances.iter().rev();
-            let wanted = newest_first.filter(|allowance| indexes.contains(&allowance.revision));
-            wanted.map(|allowance| allowance.record.clone()).collect()
+    async fn allowlist_entries(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
+        self.query(org, |tables| {
+            let newest_first = tables.allowlist_entries.iter().rev();
+            let wanted = newest_first.filter(|allowlist_entry| indexes.contains(&allowlist_entry.revision));
+            wanted.map(|allowlist_entry| allowlist_entry.record.clone()).collect()
         })
     }
 
@@ -51,7 +51,7 @@ impl AllowlistStore for MemoryStore {
         entries: u64,
         at: Timestamp,
     ) -> StoreResult<Vec<AllowedArtifact>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let allowed = tables.allowed_in(environment, entries, at);
             let wanted = BTreeSet::from_iter(fingerprints).into_iter();
             let wanted =
@@ -63,11 +63,17 @@ impl AllowlistStore for MemoryStore {
         })
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
-        self.ask(org, |tables| most.min(tables.allowed_in(environment, u64::MAX, at).len() as u64))
+    async fn allowlist_entry_count(
+        &self,
+        org: Id,
+        environment: Id,
+        at: Timestamp,
+        most: u64,
+    ) -> StoreResult<u64> {
+        self.query(org, |tables| most.min(tables.allowed_in(environment, u64::MAX, at).len() as u64))
     }
 
-    async fn ended_allowances(
+    async fn ended_allowlist_entries(
         &self,
         after: Timestamp,
         until: Timestamp,
@@ -77,7 +83,7 @@ impl AllowlistStore for MemoryStore {
         let mut rows = Vec::new();
         for organization in state.organizations.values() {
             let Some(tables) = state.tables.get(&organization.id) else { continue };
-            let ended = tables.allowances.iter().filter_map(|Current { revision, record }| {
+            let ended = tables.allowlist_entries.iter().filter_map(|Current { revision, record }| {
                 let at = record.ends_at().filter(|at| (after < *at) && (*at <= until))?;
                 let (org, environment) = (organization.name.clone(), record.environment);
                 Some(EndedAllowlistEntry { at, org, environment, entry: *revision })
@@ -110,7 +116,7 @@ impl Tables {
         let here =
             |one: &&Current<AllowlistEntry>| one.record.environment == environment && one.revision < entries;
         let mut newest = BTreeMap::new();
-        for one in self.allowances.iter().filter(here) {
+        for one in self.allowlist_entries.iter().filter(here) {
             newest.insert(&one.record.fingerprint, one);
         }
         newest.retain(|_, one| one.record.is_in_force(at));

@@ -68,7 +68,7 @@ impl Tables {
 #[async_trait]
 impl ArtifactStore for MemoryStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
-        let found: BTreeSet<Fingerprint> = self.ask(org, |tables| {
+        let found: BTreeSet<Fingerprint> = self.query(org, |tables| {
             let artifacts = tables.artifacts.iter().map(|artifact| &artifact.record);
             let found = artifacts.filter(|artifact| {
                 artifact.flow == flow && artifact.fingerprint.as_str().starts_with(prefix)
@@ -79,7 +79,7 @@ impl ArtifactStore for MemoryStore {
     }
 
     async fn search(&self, org: Id, prefix: &str, limit: u64) -> StoreResult<Found> {
-        let (reports, ran, reported) = self.ask(org, |tables| {
+        let (reports, ran, reported) = self.query(org, |tables| {
             let newest_first = || tables.artifacts.iter().rev().map(|artifact| &artifact.record);
             let asked = |artifact: &&Artifact| {
                 begins(Some(prefix), Some(artifact.fingerprint.as_str()))
@@ -119,7 +119,7 @@ impl ArtifactStore for MemoryStore {
         filter: &ArtifactFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Artifact>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let newest_first = tables.artifacts.iter().rev().map(|artifact| &artifact.record);
             Page::of(newest_first.filter(|artifact| filter.admits(artifact)).cloned().collect(), request)
         })
@@ -163,14 +163,14 @@ impl ArtifactStore for MemoryStore {
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut newest_first = tables.artifacts.iter().rev().map(|artifact| &artifact.record);
             newest_first.find(|artifact| filter.admits(artifact)).cloned()
         })
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let artifacts = tables.artifacts.iter().map(|artifact| &artifact.record);
             artifacts.filter(|artifact| ids.contains(&artifact.id)).cloned().collect()
         })
@@ -182,7 +182,7 @@ impl ArtifactStore for MemoryStore {
     }
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| tables.artifact_row(artifact));
             rows.filter(|row| row.flow == flow && row.fingerprint == *fingerprint).collect()
         })
@@ -194,11 +194,11 @@ impl ArtifactStore for MemoryStore {
         fingerprints: &[Fingerprint],
         entries: u64,
     ) -> StoreResult<Vec<Origin>> {
-        self.ask(org, |tables| tables.origins(entries, |fingerprint| fingerprints.contains(fingerprint)))
+        self.query(org, |tables| tables.origins(entries, |fingerprint| fingerprints.contains(fingerprint)))
     }
 
     async fn given_names(&self, org: Id, asked: &[(Id, Fingerprint)]) -> StoreResult<Vec<GivenName>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut names = BTreeMap::new();
             for Current { revision, record } in &tables.artifacts {
                 let content = (record.flow, record.fingerprint.clone());

@@ -19,7 +19,7 @@ impl AttestationTypeStore for MemoryStore {
     }
 
     async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let newest_first = self.ask(org, |tables| {
+        let newest_first = self.query(org, |tables| {
             let first = tables.attestation_type_versions.iter().filter(|version| version.version == 1);
             let types = first.rev().filter_map(|first| tables.attestation_types.get(&first.attestation_type));
             types.map(|current| current.record.clone()).collect::<Vec<_>>()
@@ -28,7 +28,7 @@ impl AttestationTypeStore for MemoryStore {
     }
 
     async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let types = tables.attestation_types.values().map(|current| &current.record);
             types.filter(|record| ids.contains(&record.id)).cloned().collect()
         })
@@ -50,7 +50,7 @@ impl AttestationTypeStore for MemoryStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let all = tables.attestation_type_versions.iter();
             all.filter(|one| versions.contains(&(one.attestation_type, one.version))).cloned().collect()
         })

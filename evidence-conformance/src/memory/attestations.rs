@@ -74,11 +74,11 @@ impl Tables {
 #[async_trait]
 impl AttestationStore for MemoryStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
-        self.ask(org, |tables| tables.attestation(id).cloned())
+        self.query(org, |tables| tables.attestation(id).cloned())
     }
 
     async fn labelled_attestation(&self, org: Id, id: Id) -> StoreResult<Option<(Attestation, TrailLabel)>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let attestation = tables.attestation(id)?;
             let ids = [attestation.trail];
             let label = tables.label(tables.trails_of(&ids).next()?)?;
@@ -87,7 +87,7 @@ impl AttestationStore for MemoryStore {
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
             attestations.filter(|attestation| ids.contains(&attestation.id)).cloned().collect()
         })
@@ -99,7 +99,7 @@ impl AttestationStore for MemoryStore {
         before: u64,
         limit: u64,
     ) -> StoreResult<Vec<ListedAttestation>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let newest_first = numbered(tables).into_iter().rev();
             newest_first.filter(|one| one.index < before).take(at_most(limit)).collect()
         })
@@ -114,7 +114,7 @@ impl AttestationStore for MemoryStore {
         let is_older = |one: &ListedAttestation| {
             flows.iter().any(|flow| flow.flow == one.flow && one.flow_ordinal < flow.before)
         };
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             numbered(tables).into_iter().rev().filter(is_older).take(at_most(limit)).collect()
         })
     }
@@ -126,7 +126,7 @@ impl AttestationStore for MemoryStore {
         time: &TimeRange,
         request: PageRequest,
     ) -> StoreResult<Page<Listed>> {
-        let found: Vec<Attestation> = self.ask(org, |tables| {
+        let found: Vec<Attestation> = self.query(org, |tables| {
             let of_flow = tables.attestations.iter().rev().filter(|one| one.record.flow == flow);
             let is_then =
                 |one: &&Current<Attestation>| time.contains(recorded_at(tables, one.revision, &one.record));
@@ -147,7 +147,7 @@ impl AttestationStore for MemoryStore {
         before: Option<Id>,
         limit: u64,
     ) -> StoreResult<Vec<Id>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let trails = tables.commit_trails.get(commit.as_str()).into_iter().flatten().rev();
             let of_flow = trails.filter(|(_, of)| flow.is_none_or(|flow| flow == **of));
             let older =
@@ -157,7 +157,7 @@ impl AttestationStore for MemoryStore {
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let newest_first = tables.attestations.iter().rev();
             let named = newest_first.filter(|attestation| attestation.record.name.as_str() == name);
             let wanted = named.filter(|attestation| trails.contains(&attestation.record.trail));
@@ -176,7 +176,7 @@ impl AttestationStore for MemoryStore {
         filter: &DecisionFilter,
         request: PageRequest,
     ) -> StoreResult<Page<DecisionRow>> {
-        let mut found: Vec<DecisionRow> = self.ask(org, |tables| {
+        let mut found: Vec<DecisionRow> = self.query(org, |tables| {
             let about =
                 tables.attestations.iter().filter(|known| known.record.details.control() == Some(control));
             // The reported time, unless a clock was ahead.

@@ -45,7 +45,7 @@ impl Tables {
 #[async_trait]
 impl BuildStore for MemoryStore {
     async fn builds(&self, org: Id, filter: &BuildFilter, request: PageRequest) -> StoreResult<Page<Build>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut builds = Vec::from_iter(tables.builds().filter(|build| filter.admits(build)));
             builds.reverse();
             Page::of(builds, request)

@@ -52,7 +52,7 @@ impl ControlStore for MemoryStore {
         filter: &ControlFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Listed>> {
-        let mut controls = self.ask(org, |tables| records(&tables.controls, |control| control.id))?;
+        let mut controls = self.query(org, |tables| records(&tables.controls, |control| control.id))?;
         controls.retain(|control| filter.admits(control));
         controls.sort_by(|left, right| order(filter, left, right));
         let listed = controls.iter().map(|one| Ok(Listed { id: one.id, bytes: bytes(one)? }));
@@ -60,7 +60,7 @@ impl ControlStore for MemoryStore {
     }
 
     async fn controls_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Control>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let controls = tables.controls.values().map(|current| &current.record);
             controls.filter(|control| ids.contains(&control.id)).cloned().collect()
         })
@@ -82,7 +82,7 @@ impl ControlStore for MemoryStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<ControlVersion>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let all = tables.control_versions.iter();
             all.filter(|one| versions.contains(&(one.control, one.version))).cloned().collect()
         })

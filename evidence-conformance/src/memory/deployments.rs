@@ -76,7 +76,7 @@ impl DeploymentStore for MemoryStore {
         filter: &DeploymentFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Deployment>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut found = tables.deployments();
             found.retain(|deployment| filter.admits(deployment));
             Page::of(found, request)
@@ -102,7 +102,7 @@ impl DeploymentStore for MemoryStore {
         environment: Id,
         fingerprint: &Fingerprint,
     ) -> StoreResult<Option<Deployment>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let is_it = |one: &Deployment| {
                 one.environment == environment && one.fingerprint.as_ref() == Some(fingerprint)
             };

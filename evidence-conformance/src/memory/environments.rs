@@ -19,18 +19,18 @@ impl EnvironmentStore for MemoryStore {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
         let key = name.parse().ok().map(Key::Environment);
         let found = self.by_name(org, key, |tables| &tables.environments)?;
-        self.ask(org, |tables| found.map(|found| tables.known(found)))
+        self.query(org, |tables| found.map(|found| tables.known(found)))
     }
 
     async fn archived_environment(&self, org: Id, name: &str) -> StoreResult<bool> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut archived = tables.archived.iter().filter_map(|id| tables.environments.get(id));
             archived.any(|environment| environment.record.name.as_str() == name)
         })
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let listed = tables.environments.values();
             let listed = listed.filter(|known| !tables.archived.contains(&known.record.id));
             let mut listed: Vec<_> = listed.map(|known| tables.known(known.clone())).collect();
@@ -46,7 +46,7 @@ impl EnvironmentStore for MemoryStore {
     }
 
     async fn member_changes(&self, org: Id, environment: Id) -> StoreResult<Vec<MemberChange>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let changes = tables.member_changes.iter().filter(|(of, _)| *of == environment);
             let mut changes = Vec::from_iter(changes.map(|(_, change)| *change));
             changes.sort_by_key(|change| (change.entry, change.member));
@@ -55,14 +55,14 @@ impl EnvironmentStore for MemoryStore {
     }
 
     async fn logical_environments(&self, org: Id, members: &[Id]) -> StoreResult<Vec<Id>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let changes = tables.member_changes.iter().filter(|(_, change)| members.contains(&change.member));
             distinct(changes.map(|(environment, _)| *environment))
         })
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let environments = tables.environments.values().filter(|known| ids.contains(&known.record.id));
             environments.map(|known| tables.known(known.clone())).collect()
         })

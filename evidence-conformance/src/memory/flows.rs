@@ -29,19 +29,19 @@ impl FlowStore for MemoryStore {
     }
 
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
-        let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
+        let flows = self.query(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
         Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
     }
 
     async fn flow_repo_urls(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<(Id, String)>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let named = tables.flow_repos.iter().filter(|(flow, _)| flows.contains(flow));
             named.map(|(flow, url)| (*flow, url.clone())).collect()
         })
     }
 
     async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
-        let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
+        let flows = self.query(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
         let found = Page::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), request);
         let listed = |flow: &Flow| Ok(Listed { id: flow.id, bytes: bytes(flow)? });
         Ok(Page { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })

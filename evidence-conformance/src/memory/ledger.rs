@@ -38,7 +38,7 @@ impl Ledger {
     /// effective time.
     pub(super) fn append(&mut self, prepared: EncodedFact, exactly: bool) -> (Entry, Timestamp) {
         let index = self.frontier.size();
-        let exactly = exactly || prepared.fact.turns_time_back();
+        let exactly = exactly || prepared.fact.corrects_clock();
         let last = self.entries.last().filter(|_| !exactly);
         let at = last.map_or(prepared.at, |last| prepared.at.max(last.entry.at));
         let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index, at));
@@ -47,7 +47,7 @@ impl Ledger {
         }
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
         let kind = fact.kind().to_owned();
-        if fact.turns_time_back() {
+        if fact.corrects_clock() {
             for Recorded { entry, .. } in &mut self.entries {
                 entry.effective_at = entry.effective_at.min(at);
             }
@@ -160,7 +160,7 @@ impl LedgerStore for MemoryStore {
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        self.ask(org, |tables| tables.ledger.entries(first, limit))
+        self.query(org, |tables| tables.ledger.entries(first, limit))
     }
 
     async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>> {
@@ -168,7 +168,7 @@ impl LedgerStore for MemoryStore {
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
-        self.ask(org, |tables| tables.ledger.entries_at(indexes))
+        self.query(org, |tables| tables.ledger.entries_at(indexes))
     }
 
     async fn ledger_times(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<(u64, Timestamp)>> {
@@ -177,10 +177,10 @@ impl LedgerStore for MemoryStore {
     }
 
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
-        self.ask(org, |tables| tables.ledger.size_at(at))
+        self.query(org, |tables| tables.ledger.size_at(at))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
-        self.ask(org, |tables| tables.ledger.hashes(needs))
+        self.query(org, |tables| tables.ledger.hashes(needs))
     }
 }

@@ -91,7 +91,7 @@ impl OrgStore for MemoryStore {
     }
 
     async fn membership_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        self.ask(org, |tables| tables.ledger.about_members(first, limit))
+        self.query(org, |tables| tables.ledger.about_members(first, limit))
     }
 
     async fn membership_page(
@@ -100,7 +100,7 @@ impl OrgStore for MemoryStore {
         direction: SortDirection,
         request: PageRequest,
     ) -> StoreResult<Page<StoredEntry>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut entries = tables.ledger.about_members(0, u64::MAX);
             if direction == SortDirection::Desc {
                 entries.reverse();
@@ -110,7 +110,7 @@ impl OrgStore for MemoryStore {
     }
 
     async fn user_settings(&self, org: Id, user: Id) -> StoreResult<Option<Current<UserSettings>>> {
-        self.ask(org, |tables| tables.user_settings.get(&user).cloned())
+        self.query(org, |tables| tables.user_settings.get(&user).cloned())
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

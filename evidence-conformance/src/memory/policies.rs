@@ -27,12 +27,12 @@ impl PolicyStore for MemoryStore {
     }
 
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let policies = self.ask(org, |tables| records(&tables.policies, |policy| policy.name.clone()))?;
+        let policies = self.query(org, |tables| records(&tables.policies, |policy| policy.name.clone()))?;
         policies.iter().map(|policy| Ok(Listed { id: policy.id, bytes: bytes(policy)? })).collect()
     }
 
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let policies = tables.policies.values();
             policies.filter(|policy| ids.contains(&policy.record.id)).cloned().collect()
         })
@@ -54,7 +54,7 @@ impl PolicyStore for MemoryStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let all = tables.policy_versions.iter();
             all.filter(|one| versions.contains(&(one.policy, one.version))).cloned().collect()
         })

@@ -75,8 +75,8 @@ impl State {
             return Err(StoreError::Conflict);
         }
         let last = self.tables.get(org).and_then(|tables| tables.ledger.last());
-        let goes_back = change.facts.first().is_some_and(|prepared| prepared.goes_back(last));
-        if first.is_some() && goes_back {
+        let is_older_than = change.facts.first().is_some_and(|prepared| prepared.is_older_than(last));
+        if first.is_some() && is_older_than {
             return Err(older_entries());
         }
         Ok(())

@@ -41,17 +41,17 @@ impl RepoStore for MemoryStore {
     }
 
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
-        self.ask(org, |tables| tables.repos.get(&id).cloned())
+        self.query(org, |tables| tables.repos.get(&id).cloned())
     }
 
     async fn repos_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Repo>> {
-        let mut repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        let mut repos = self.query(org, |tables| records(&tables.repos, |repo| repo.id))?;
         repos.retain(|repo| ids.contains(&repo.id));
         Ok(repos)
     }
 
     async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
-        let mut repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        let mut repos = self.query(org, |tables| records(&tables.repos, |repo| repo.id))?;
         repos.retain(|repo| filter.admits(repo));
         repos.sort_by(|left, right| order(filter, left, right));
         Ok(Page::of(repos, request))
@@ -67,13 +67,13 @@ impl RepoStore for MemoryStore {
         name: &str,
         provider: Option<VcsProvider>,
     ) -> StoreResult<Option<Repo>> {
-        let repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        let repos = self.query(org, |tables| records(&tables.repos, |repo| repo.id))?;
         let filter = RepoFilter { name: Some(name.to_owned()), provider, ..RepoFilter::default() };
         Ok(repos.into_iter().rfind(|repo| filter.admits(repo)))
     }
 
     async fn repos_named(&self, org: Id, names: &[&str], most: u64) -> StoreResult<Vec<(String, Id)>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let repos = tables.repos.values().map(|repo| &repo.record);
             let named = repos.filter(|repo| names.contains(&repo.info.name.as_str()));
             let mut named = Vec::from_iter(named.map(|repo| (repo.info.name.to_string(), repo.id)));
@@ -90,7 +90,7 @@ impl RepoStore for MemoryStore {
         facet: RepoFacet,
         limit: u64,
     ) -> StoreResult<Vec<String>> {
-        let repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
+        let repos = self.query(org, |tables| records(&tables.repos, |repo| repo.id))?;
         let value = |repo: Repo| match facet {
             RepoFacet::Provider => repo.info.provider.map(|provider| provider.as_str().to_owned()),
             RepoFacet::VcsInstance => repo.vcs_instance,

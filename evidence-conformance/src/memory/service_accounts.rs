@@ -17,17 +17,17 @@ impl ServiceAccountStore for MemoryStore {
     }
 
     async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>> {
-        self.ask(org, |tables| records(&tables.service_accounts, |account| account.name.clone()))
+        self.query(org, |tables| records(&tables.service_accounts, |account| account.name.clone()))
     }
 
     async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
-        self.ask(org, |tables| tables.keys.get(&id).cloned())
+        self.query(org, |tables| tables.keys.get(&id).cloned())
     }
 
     async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
         let works = |key: &&Current<ApiKeyRecord>| key.record.owner.id == owner && key.record.is_active(at);
         let mut keys: Vec<_> =
-            self.ask(org, |tables| tables.keys.values().filter(works).cloned().collect())?;
+            self.query(org, |tables| tables.keys.values().filter(works).cloned().collect())?;
         keys.sort_by_key(|key: &Current<ApiKeyRecord>| (key.record.created_at, key.record.id));
         Ok(keys)
     }

@@ -119,7 +119,7 @@ impl Tables {
 #[async_trait]
 impl SnapshotStore for MemoryStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        self.ask(org, |tables| tables.snapshots.get(&(environment, index)).cloned())
+        self.query(org, |tables| tables.snapshots.get(&(environment, index)).cloned())
     }
 
     async fn snapshots(
@@ -127,7 +127,7 @@ impl SnapshotStore for MemoryStore {
         org: Id,
         ranges: &[(Id, RangeInclusive<u64>)],
     ) -> StoreResult<Vec<SnapshotRow>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let within = ranges.iter().flat_map(|(environment, range)| {
                 let snapshots = tables.snapshots_of(*environment);
                 snapshots.filter(|snapshot| range.contains(&snapshot.record.index))
@@ -139,7 +139,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn progress(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Progress>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let progress = |(environment, before): &(Id, u64)| {
                 let mut taken = tables.snapshots_of(*environment).take_while(|one| one.revision < *before);
                 let last = taken.by_ref().last().map(|last| &last.record);
@@ -153,7 +153,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let taken = tables.snapshots_of(environment);
             let taken = taken.map(|snapshot| (tables.taken_at(snapshot), snapshot.record.index));
             taken.filter(|(taken, _)| *taken <= at).max().map_or(0, |(_, index)| index)
@@ -161,7 +161,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             if !tables.snapshots.contains_key(&(environment, index)) {
                 return Vec::new();
             }
@@ -178,7 +178,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
-        let mut runs: Vec<_> = self.ask(org, |tables| {
+        let mut runs: Vec<_> = self.query(org, |tables| {
             let asked = |one: &&Interval| {
                 let fingerprint = one.instance.fingerprint.as_ref();
                 (one.exited || one.until.is_none()) && fingerprint.is_some_and(|it| fingerprints.contains(it))
@@ -196,7 +196,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn live_builds(&self, org: Id, repo: Id, reports: u64, limit: u64) -> StoreResult<Vec<LiveBuild>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut named =
                 Vec::from_iter(tables.artifacts.iter().filter(|one| one.record.repo == Some(repo)));
             named.sort_unstable_by_key(|one| Reverse(one.revision));
@@ -239,7 +239,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn events(&self, org: Id, asked: &[(Id, u64)]) -> StoreResult<Vec<Event>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let environments = BTreeSet::from_iter(asked.iter().map(|(environment, _)| *environment));
             let events = environments.into_iter().flat_map(|environment| tables.events_of(environment));
             events.filter(|event| asked.contains(&(event.environment, event.number))).collect()
@@ -254,7 +254,7 @@ impl SnapshotStore for MemoryStore {
         repos: &[Id],
         request: PageRequest,
     ) -> StoreResult<Page<u64>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let origins = tables.origins(u64::MAX, |_| true);
             let named = origins.iter().map(|origin| &origin.report);
             let named = named.filter(|one| one.repo.is_some_and(|repo| repos.contains(&repo)));
@@ -273,7 +273,7 @@ impl SnapshotStore for MemoryStore {
     }
 
     async fn replaced(&self, org: Id, starts: &[Start]) -> StoreResult<Vec<Replaced>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             (0..).zip(starts).filter_map(|(place, start)| tables.replaced(place, start)).collect()
         })
     }

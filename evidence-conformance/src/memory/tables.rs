@@ -56,7 +56,7 @@ pub(super) struct Tables {
     pub(super) intervals: Vec<Interval>,
     pub(super) policies: BTreeMap<Id, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
-    pub(super) allowances: Vec<Current<AllowlistEntry>>,
+    pub(super) allowlist_entries: Vec<Current<AllowlistEntry>>,
     pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
     pub(super) controls: BTreeMap<Id, Current<Control>>,
@@ -158,7 +158,7 @@ impl Tables {
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version, .. } => self.put_policy(record, version, revision),
             Fact::ArtifactAllowed { record } | Fact::AllowanceWithdrawn { record } => {
-                self.allowances.push(Current { revision, record });
+                self.allowlist_entries.push(Current { revision, record });
             }
             Fact::AttestationTypeCreated { record, version }
             | Fact::AttestationTypeVersioned { record, version } => {

@@ -19,7 +19,7 @@ impl TagStore for MemoryStore {
         after: Option<&TagChoice>,
         limit: u64,
     ) -> StoreResult<Vec<TagChoice>> {
-        let choices = self.ask(org, |tables| {
+        let choices = self.query(org, |tables| {
             let tags: Vec<&Tags> = match kind {
                 TaggedKind::Flow => tables.flows.values().map(|flow| &flow.record.tags).collect(),
                 TaggedKind::Environment => {

@@ -15,7 +15,7 @@ use super::MemoryStore;
 impl TextStore for MemoryStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         let digests: BTreeSet<&Hash> = digests.iter().collect();
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             digests.into_iter().filter_map(|text| tables.texts.get(text).cloned()).collect()
         })
     }

@@ -70,14 +70,14 @@ impl Tables {
 #[async_trait]
 impl TrailStore for MemoryStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let mut trails = tables.trails.values();
             trails.find(|trail| trail.record.flow == flow && trail.record.name.as_str() == name).cloned()
         })
     }
 
     async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
-        let found = self.ask(org, |tables| {
+        let found = self.query(org, |tables| {
             let trails = tables.trails_newest_first();
             Page::of(trails.filter(|trail| tables.admits_trail(filter, trail)).collect(), request)
         })?;
@@ -86,7 +86,7 @@ impl TrailStore for MemoryStore {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let (mut seen, trails) = (BTreeSet::new(), tables.trails_newest_first());
             let newest = trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow));
             newest.map(|trail| trail.id).collect()
@@ -103,18 +103,18 @@ impl TrailStore for MemoryStore {
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
+        self.query(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
     }
 
     async fn trail_labels(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailLabel)>> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let label = |trail: &Current<Trail>| Some((trail.record.id, tables.label(trail)?));
             tables.trails_of(trails).filter_map(label).collect()
         })
     }
 
     async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
-        self.ask(org, |tables| {
+        self.query(org, |tables| {
             let count = match kind {
                 Reported::Artifacts => tables.artifacts_of(trail).count(),
                 Reported::Attestations => tables.attestations_of(trail).count(),
@@ -124,6 +124,6 @@ impl TrailStore for MemoryStore {
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
-        self.ask(org, |tables| tables.ledger.about_trail(trail))
+        self.query(org, |tables| tables.ledger.about_trail(trail))
     }
 }

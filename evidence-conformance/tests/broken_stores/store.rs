@@ -17,9 +17,9 @@ use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
 use evidence_core::fact::{EncodedFact, Write};
-use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore};
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
@@ -198,7 +198,7 @@ impl Blobs for Broken {
 }
 
 #[async_trait]
-impl FeedStore for Broken {
+impl LeaseStore for Broken {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let now = if self.has(Defect::LeasesNeverExpire) { Timestamp::default() } else { now };
         // Given back and taken again at once: only a holder can do that.
@@ -560,18 +560,18 @@ impl PolicyStore for Broken {
 
 #[async_trait]
 impl AllowlistStore for Broken {
-    async fn allowances_listed(
+    async fn allowlist_entries_listed(
         &self,
         org: Id,
         in_force_at: Option<Timestamp>,
     ) -> StoreResult<Vec<Listed<u64>>> {
-        let in_force_at = in_force_at.filter(|_| !self.has(Defect::ListsEndedAllowances));
-        let listed = self.whole.allowances_listed(org, in_force_at).await?;
-        Ok(if self.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed })
+        let in_force_at = in_force_at.filter(|_| !self.has(Defect::ListsEndedAllowlistEntries));
+        let listed = self.whole.allowlist_entries_listed(org, in_force_at).await?;
+        Ok(if self.has(Defect::RepeatsAllowlistEntries) { [listed.clone(), listed].concat() } else { listed })
     }
 
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
-        self.whole.allowances(org, indexes).await
+    async fn allowlist_entries(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>> {
+        self.whole.allowlist_entries(org, indexes).await
     }
 
     async fn allowed(
@@ -584,7 +584,8 @@ impl AllowlistStore for Broken {
     ) -> StoreResult<Vec<AllowedArtifact>> {
         let newest = self.has(Defect::AllowsByTheNewestEntry);
         let within = if newest { u64::MAX } else { entries };
-        let at = if self.has(Defect::AllowancesNeverExpire) { Timestamp::from_micros(i64::MIN) } else { at };
+        let at =
+            if self.has(Defect::AllowlistEntriesNeverExpire) { Timestamp::from_micros(i64::MIN) } else { at };
         let mut allowed = self.whole.allowed(org, environment, fingerprints, within, at).await?;
         allowed.retain(|one| one.entry < entries);
         let first = allowed.iter().map(|one| one.entry).min().unwrap_or_default();
@@ -594,18 +595,24 @@ impl AllowlistStore for Broken {
         Ok(allowed)
     }
 
-    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64> {
-        self.whole.allowance_count(org, environment, at, most).await
+    async fn allowlist_entry_count(
+        &self,
+        org: Id,
+        environment: Id,
+        at: Timestamp,
+        most: u64,
+    ) -> StoreResult<u64> {
+        self.whole.allowlist_entry_count(org, environment, at, most).await
     }
 
-    async fn ended_allowances(
+    async fn ended_allowlist_entries(
         &self,
         after: Timestamp,
         until: Timestamp,
         limit: u64,
     ) -> StoreResult<Vec<EndedAllowlistEntry>> {
-        let mut ended = self.whole.ended_allowances(after, until, limit).await?;
-        if self.has(Defect::CutsEndedAllowancesAtTheLimit) {
+        let mut ended = self.whole.ended_allowlist_entries(after, until, limit).await?;
+        if self.has(Defect::CutsEndedAllowlistEntriesAtTheLimit) {
             ended.truncate(usize::try_from(limit).unwrap());
         }
         Ok(ended)

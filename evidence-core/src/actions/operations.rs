@@ -254,7 +254,7 @@ fn missing_action(number: i64, kind: Option<&str>, cx: &Context<'_>) -> Missing 
 /// requests one after another, because each new action takes the next number.
 async fn put(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {
     wanted.check(cx)?;
-    cx.retry_in_turn(Key::ActionNumber(0), || put_once(wanted, cx)).await
+    cx.retry_exclusively(Key::ActionNumber(0), || put_once(wanted, cx)).await
 }
 
 async fn put_once(wanted: &Wanted<'_>, cx: &Context<'_>) -> Result<bool> {

@@ -86,7 +86,7 @@ pub struct Target {
 impl Action {
     /// Returns the time since which a target of this action gets notifications. A time in the future was
     /// written with a wrong clock, and is ignored.
-    pub fn tells_since(&self, target: &Target, now: Timestamp) -> Timestamp {
+    pub fn notifies_since(&self, target: &Target, now: Timestamp) -> Timestamp {
         let since = target.since.unwrap_or(self.created_at);
         if is_future(since, now) { Timestamp::from_micros(i64::MIN) } else { since }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::allowlists::store::EndedAllowlistEntry;
-use crate::background::runner::{Job, Turn};
+use crate::background::runner::{Job, JobContext};
 use crate::environments::evaluation::Changed;
 use crate::environments::reevaluation::reevaluate_in;
 use crate::error::Result;
@@ -92,14 +92,14 @@ impl Job for ReevaluateEnded {
         REST
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        let service = turn.evidence();
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        let service = cx.evidence();
         let (until, mut progress) = (service.now(), locked(&self.progress).clone());
         let failed = std::mem::take(&mut progress.failed);
         let mut outcome = progress.evaluate(failed, service).await;
         let mut after = progress.from();
         while after < until {
-            let page = service.store().ended_allowances(after, until, PAGE).await?;
+            let page = service.store().ended_allowlist_entries(after, until, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = last.at;
             let mut ended = Environments::new();

@@ -7,7 +7,9 @@ pub(crate) mod store;
 pub(crate) mod view;
 
 pub use ended::ReevaluateEnded;
-pub use operations::{AllowArtifact, AllowanceEnd, AllowlistInput, ListAllowlist, WithdrawAllowance};
+pub use operations::{
+    AllowArtifact, AllowlistEntryEnd, AllowlistInput, ListAllowlist, WithdrawAllowlistEntry,
+};
 pub use record::{AllowlistEntry, Withdrawal};
 pub use store::{AllowedArtifact, AllowlistStore, EndedAllowlistEntry};
 pub use view::AllowlistEntryView;

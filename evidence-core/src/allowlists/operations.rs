@@ -49,18 +49,20 @@ impl Operation for ListAllowlist {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let in_force_at = (!self.include_ended.unwrap_or_default()).then(|| cx.now());
-        let listed = cx.store().allowances_listed(cx.org()?, in_force_at).await?;
+        let listed = cx.store().allowlist_entries_listed(cx.org()?, in_force_at).await?;
         let (labels, owned) = (Arc::new(cx.all_environment_labels().await?), cx.to_owned_context());
         let read = move |indexes: Vec<u64>| {
             let (labels, owned) = (Arc::clone(&labels), owned.clone());
             async move {
                 let cx = owned.context();
-                let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
-                let record = |allowance: AllowlistEntry| {
-                    let name = labels.get(&allowance.environment)?.name.clone();
-                    Some(Ok(AllowlistEntryView::new(allowance, name, cx.now())))
+                let allowlist_entries = cx.store().allowlist_entries(cx.org()?, &indexes).await?;
+                let record = |allowlist_entry: AllowlistEntry| {
+                    let name = labels.get(&allowlist_entry.environment)?.name.clone();
+                    Some(Ok(AllowlistEntryView::new(allowlist_entry, name, cx.now())))
                 };
-                Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
+                Ok::<_, Error>(stream::iter(
+                    allowlist_entries.into_iter().filter_map(record).collect::<Vec<_>>(),
+                ))
             }
         };
         let items = stream::iter(Listed::batches(listed)).then(read).try_flatten();
@@ -97,15 +99,15 @@ pub struct AllowlistInput {
     /// When the entry expires, in epoch seconds. It must be in the future. After that, the entry allows
     /// nothing, and the environment is evaluated again. Null or left out means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<AllowanceEnd>,
+    pub expires_at: Option<AllowlistEntryEnd>,
 }
 
 /// The time when an allowlist entry expires, in epoch seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct AllowanceEnd(i64);
+pub struct AllowlistEntryEnd(i64);
 
-impl AllowanceEnd {
+impl AllowlistEntryEnd {
     /// The last second of the year 9999. The present time in milliseconds exceeds it, so a wrong unit is
     /// detected.
     const LATEST: i64 = 253_402_300_799;
@@ -122,7 +124,7 @@ impl AllowanceEnd {
     }
 }
 
-impl<'de> Deserialize<'de> for AllowanceEnd {
+impl<'de> Deserialize<'de> for AllowlistEntryEnd {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let seconds = i64::deserialize(deserializer)?;
         if seconds > Self::LATEST {
@@ -133,7 +135,7 @@ impl<'de> Deserialize<'de> for AllowanceEnd {
     }
 }
 
-impl JsonSchema for AllowanceEnd {
+impl JsonSchema for AllowlistEntryEnd {
     fn schema_name() -> Cow<'static, str> {
         "AllowanceEnd".into()
     }
@@ -170,7 +172,7 @@ async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Cont
     let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
     let (artifact, now) = (std::slice::from_ref(artifact), cx.now());
     let is_known = !store.allowed(org, environment.id, artifact, u64::MAX, now).await?.is_empty();
-    if is_known || store.allowance_count(org, environment.id, now, most).await? < most {
+    if is_known || store.allowlist_entry_count(org, environment.id, now, most).await? < most {
         return Ok(());
     }
     let text = format!("Environment '{}' allows {most} artifacts and takes no more", environment.name);
@@ -204,7 +206,7 @@ async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Contex
 /// again, and a snapshot is taken if a verdict changes. The entry stays in the ledger, and in the list with
 /// `include_ended=true`. An artifact without an entry in force is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct WithdrawAllowance {
+pub struct WithdrawAllowlistEntry {
     /// The organization's name.
     pub org: OrgName,
     /// The environment's name.
@@ -213,7 +215,7 @@ pub struct WithdrawAllowance {
     pub fingerprint: Fingerprint,
 }
 
-impl Operation for WithdrawAllowance {
+impl Operation for WithdrawAllowlistEntry {
     const NAME: &'static str = "withdraw_artifact_from_env";
     const METHOD: Method = Method::Delete;
     const PATH: &'static str = "/allowlists/{org}/{env_name}/{fingerprint}";
@@ -235,7 +237,7 @@ impl Operation for WithdrawAllowance {
     }
 }
 
-impl WithdrawAllowance {
+impl WithdrawAllowlistEntry {
     /// Records the withdrawal, and returns the present name of the environment. If the artifact is allowed at
     /// the same time, the entry recorded later counts.
     async fn withdraw(&self, cx: &Context<'_>) -> Result<EnvironmentName> {
@@ -245,7 +247,7 @@ impl WithdrawAllowance {
         let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
         let missing = || self.missing(cx);
         let entry = allowed.first().ok_or_else(missing)?.entry;
-        let entry = store.allowances(org, &[entry]).await?.pop().ok_or_else(missing)?;
+        let entry = store.allowlist_entries(org, &[entry]).await?.pop().ok_or_else(missing)?;
         let record = AllowlistEntry { withdrawn: Some(Withdrawal { at: cx.now(), by: cx.actor() }), ..entry };
         let leads_there = Precondition::Denotes(Key::Environment(self.env_name.clone()), known.record.id);
         cx.record(Draft::of(Fact::AllowanceWithdrawn { record }, leads_there)).await?;

@@ -40,14 +40,14 @@ pub trait AllowlistStore: Send + Sync {
     /// organization, newest first by ledger index. With a time, returns only entries in force at that time
     /// ([`AllowlistEntry::is_in_force`]); otherwise returns all. A withdrawn entry has the index of its
     /// withdrawal.
-    async fn allowances_listed(
+    async fn allowlist_entries_listed(
         &self,
         org: Id,
         in_force_at: Option<Timestamp>,
     ) -> StoreResult<Vec<Listed<u64>>>;
     /// Returns the entries at these ledger indexes, one per index, newest first by ledger index. Unknown
     /// indexes are skipped. The index of a withdrawal refers to the withdrawn entry.
-    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>>;
+    async fn allowlist_entries(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<AllowlistEntry>>;
     /// Returns those of these artifacts that are allowed in the environment at a time, in any order. An
     /// artifact is allowed if its newest entry among the first `entries` ledger entries is in force.
     async fn allowed(
@@ -59,12 +59,18 @@ pub trait AllowlistStore: Send + Sync {
         at: Timestamp,
     ) -> StoreResult<Vec<AllowedArtifact>>;
     /// Returns the number of artifacts that are allowed in the environment at a time, counted up to `most`.
-    async fn allowance_count(&self, org: Id, environment: Id, at: Timestamp, most: u64) -> StoreResult<u64>;
+    async fn allowlist_entry_count(
+        &self,
+        org: Id,
+        environment: Id,
+        at: Timestamp,
+        most: u64,
+    ) -> StoreResult<u64>;
     /// Returns the environments of all organizations in which entries expired or were withdrawn after `after`
     /// and not after `until`. They are sorted by that time, each once for a time. Returns at least the first
     /// `limit` rows of these entries, and all that ended at the time of the last one. Entries that a later
     /// one replaced count too.
-    async fn ended_allowances(
+    async fn ended_allowlist_entries(
         &self,
         after: Timestamp,
         until: Timestamp,

@@ -38,10 +38,14 @@ pub struct AllowlistEntryView {
 
 impl AllowlistEntryView {
     /// Returns the entry as of the time `now`.
-    pub(super) fn new(allowance: AllowlistEntry, environment_name: EnvironmentName, now: Timestamp) -> Self {
-        let ended_at = allowance.ends_at().filter(|_| !allowance.is_in_force(now));
+    pub(super) fn new(
+        allowlist_entry: AllowlistEntry,
+        environment_name: EnvironmentName,
+        now: Timestamp,
+    ) -> Self {
+        let ended_at = allowlist_entry.ends_at().filter(|_| !allowlist_entry.is_in_force(now));
         let AllowlistEntry { artifact_name, description, fingerprint, at, by, expires_at, withdrawn, .. } =
-            allowance;
+            allowlist_entry;
         Self {
             artifact_name,
             description,

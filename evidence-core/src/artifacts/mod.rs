@@ -3,7 +3,7 @@
 pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod search;
-mod shown;
+mod shown_attestations;
 pub(crate) mod store;
 pub(crate) mod view;
 

@@ -33,7 +33,7 @@ use crate::repos::operations::RepoChoice;
 use crate::repos::record::RepoInfo;
 use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
-use crate::trails::draft::check_room;
+use crate::trails::draft::check_report_quota;
 use crate::trails::store::Reported;
 
 /// Reports an artifact to a flow, and with `trail_name` to a trail of it. A flow or trail that does not exist
@@ -168,11 +168,11 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
         Some(name) => {
             let known = cx.known_trail(flow.id, name).await?;
             if let Some(Current { revision, record: trail }) = known.as_deref() {
-                check_room(trail, name, Reported::Artifacts, cx).await?;
+                check_report_quota(trail, name, Reported::Artifacts, cx).await?;
                 draft.preconditions.push(Precondition::Revision(RecordKind::Trail, trail.id, *revision));
                 template = trail.template;
             }
-            Some(draft.trail_unless(known.as_deref(), &flow, name, cx))
+            Some(draft.known_or_new_trail(known.as_deref(), &flow, name, cx))
         }
         None => {
             draft.preconditions.extend(draft.flow.take());
@@ -369,8 +369,8 @@ impl Operation for GetArtifactsByCommit {
             ..ArtifactFilter::default()
         };
         let owned = cx.to_owned_context();
-        let ask = move |request| listed(filter.clone(), request, owned.clone());
-        list(in_pages(MAX_LISTED, ask), ViewContext::new(Some(flow), cx), cx).await
+        let read_page = move |request| listed(filter.clone(), request, owned.clone());
+        list(in_pages(MAX_LISTED, read_page), ViewContext::new(Some(flow), cx), cx).await
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::artifacts::record::Artifact;
-use crate::artifacts::shown::{Shown, shown};
+use crate::artifacts::shown_attestations::{ShownAttestation, shown_attestations};
 use crate::artifacts::store::Origin;
 use crate::attestations::details::JunitSuite;
 use crate::attestations::jira::JiraItem;
@@ -25,14 +25,14 @@ use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
 use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
-use crate::flows::templates::each_with_template;
+use crate::flows::templates::map_with_templates;
 use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::links::ExternalUrls;
 use crate::lock::locked;
 use crate::name::Fingerprint;
-use crate::page::{MAX_BATCH_BYTES, Room, in_batches};
+use crate::page::{BatchBudget, MAX_BATCH_BYTES, in_batches};
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{self, ContentIndex, EarlierNames, ReportedArtifact, State};
 use crate::rules::template::Template;
@@ -408,14 +408,14 @@ impl Rest {
     fn take(&mut self) -> Result<Part> {
         let cx = self.context.owned.context();
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let mut room = Room::of(MAX_TRAILS_BYTES);
+        let mut budget = BatchBudget::of(MAX_TRAILS_BYTES);
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail = self.origins.deciding_trail(&artifact);
             let trail = trail.filter(|trail| !known.contains_key(trail) && !unknown.contains_key(trail));
             if let Some(version) = trail.and_then(|trail| self.context.version(trail)) {
                 let cached = cx.cached_trail(&version, self.context.since)?;
                 let unread = version.size().saturating_mul(MEMORY_PER_BYTE);
-                if !room.try_take(cached.as_ref().map_or(unread, |trail| trail.bytes as u64)) {
+                if !budget.try_reserve(cached.as_ref().map_or(unread, |trail| trail.bytes as u64)) {
                     self.artifacts.push_front(artifact);
                     break;
                 }
@@ -540,7 +540,7 @@ struct ArtifactWithEvidence {
     artifact: Artifact,
     about: Vec<usize>,
     /// The attestations to show for each name.
-    shown: Vec<Shown>,
+    shown: Vec<ShownAttestation>,
 }
 
 impl ArtifactWithEvidence {
@@ -548,7 +548,9 @@ impl ArtifactWithEvidence {
         let trail = data.trail(&artifact);
         let about = trail.map(|trail| trail.by_content().about(artifact.fingerprint.as_str()));
         let about = about.unwrap_or_default();
-        let shown = trail.filter(|_| data.shows_evidence).map(|trail| shown(trail.attestations(), &about));
+        let shown = trail
+            .filter(|_| data.shows_evidence)
+            .map(|trail| shown_attestations(trail.attestations(), &about));
         let shown = shown.unwrap_or_default();
         Self { artifact, about, shown }
     }
@@ -562,7 +564,7 @@ async fn with_shown(
 ) -> Result<impl Stream<Item = Result<Box<ArtifactView>>> + Send + 'static> {
     let shown = |item: &ArtifactWithEvidence| {
         let trail = data.trail(&item.artifact);
-        let row = |shown: &Shown| trail?.attestations().get(shown.evidence);
+        let row = |shown: &ShownAttestation| trail?.attestations().get(shown.evidence);
         Vec::from_iter(item.shown.iter().filter_map(row).map(|row| row.id))
     };
     let ids = distinct(part.iter().flat_map(shown));
@@ -598,7 +600,7 @@ async fn with_shown(
         }
         view(&item, &parsed.template, &data, &shown, cx)
     };
-    Ok(each_with_template(part, owned, evaluations, view))
+    Ok(map_with_templates(part, owned, evaluations, view))
 }
 
 fn view(
@@ -620,7 +622,7 @@ fn view(
         (None, Some(info)) => format!("{sentence} {info}."),
         (None, None) => sentence.to_owned(),
     };
-    let said = |named: &Shown| {
+    let said = |named: &ShownAttestation| {
         let (newest, evidence) = (attestations.get(named.newest)?, attestations.get(named.evidence)?);
         let evidence = EvidenceView::from(shown.get(&evidence.id)?);
         let override_info = newest.override_info.as_deref().map(str::to_owned);

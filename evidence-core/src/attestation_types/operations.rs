@@ -156,7 +156,7 @@ impl Operation for ArchiveAttestationType {
             Ok(())
         };
         let record = Key::AttestationType(self.custom_attestation_type_name.clone());
-        cx.retry_in_turn(record, archive).await?;
+        cx.retry_exclusively(record, archive).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -226,7 +226,7 @@ impl Operation for PostAttestationType {
         };
         let content = if is_long { cx.compute().run_long(compile).await? } else { compile() }?;
         let record = Key::AttestationType(content.name.clone());
-        cx.retry_in_turn(record, || content.post(cx)).await?;
+        cx.retry_exclusively(record, || content.post(cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }

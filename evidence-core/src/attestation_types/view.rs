@@ -94,7 +94,7 @@ impl Version for AttestationTypeVersion {
         (self.attestation_type, self.version)
     }
 
-    fn made(&self) -> Option<()> {
+    fn creation_event(&self) -> Option<()> {
         None
     }
 

@@ -22,7 +22,7 @@ use crate::operation::{JsonStream, Method, Operation, json_items};
 use crate::page::{Listed, in_batches};
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::store::error::StoreError;
-use crate::trails::evaluation::fitting;
+use crate::trails::evaluation::memory_batches;
 use crate::trails::store::TrailContents;
 
 /// Lists the attestations about each of these commits. An attestation is about the commit that it names. If
@@ -224,7 +224,7 @@ impl CommitQuery {
             let next = (trails.len() as u64 == TRAILS).then(|| trails.last().copied());
             let parts = match search.recall(&trails).len() == trails.len() {
                 true => vec![trails],
-                false => fitting(&trails, &cx).await?,
+                false => memory_batches(&trails, &cx).await?,
             };
             drop(cx);
             Ok::<_, Error>(Some((parts, (next, query))))

@@ -22,7 +22,7 @@ use crate::sweep::pending::may_be_named;
 use crate::time::Timestamp;
 
 /// The stored files of an attestation.
-pub(super) struct Kept {
+pub(super) struct StoredFiles {
     /// The descriptions of the files.
     pub(super) attachments: Vec<Attachment>,
     /// The description of the file that the evidence download returns.
@@ -30,7 +30,7 @@ pub(super) struct Kept {
     since: Timestamp,
 }
 
-impl Kept {
+impl StoredFiles {
     /// Refuses files that were stored so long ago that the sweep may remove them before the attestation is
     /// recorded.
     pub(super) fn check(&self, cx: &Context<'_>) -> Result<()> {
@@ -39,14 +39,14 @@ impl Kept {
 }
 
 /// Stores these files.
-pub(super) async fn keep(mut files: Vec<Upload>, cx: &Context<'_>) -> Result<Kept> {
+pub(super) async fn store_files(mut files: Vec<Upload>, cx: &Context<'_>) -> Result<StoredFiles> {
     let (attachments, since) = (Vec::from_iter(files.iter().map(described)), cx.now());
     if let [only] = files.as_mut_slice() {
-        cx.keep_attachment(&only.sha256, &mut *only.content).await?;
+        cx.store_attachment(&only.sha256, &mut *only.content).await?;
     }
     let evidence =
-        if files.len() > 1 { Some(keep_archive(files, cx).await?) } else { attachments.first().cloned() };
-    Ok(Kept { attachments, evidence, since })
+        if files.len() > 1 { Some(store_archive(files, cx).await?) } else { attachments.first().cloned() };
+    Ok(StoredFiles { attachments, evidence, since })
 }
 
 fn described(file: &Upload) -> Attachment {
@@ -59,19 +59,19 @@ fn described(file: &Upload) -> Attachment {
 }
 
 /// Stores each of these files, and an archive of them that is built in the same pass.
-async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
+async fn store_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
     let mut archive = Archive::new(cx.compute().for_long_request(), cx.temporary_space());
     for (path, mut file) in super::archive::paths(files) {
-        let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(unmade)?;
-        let kept = cx.keep_attachment(&file.sha256, &mut entry).await;
-        kept.map_err(|error| passing(&error).unwrap_or(error))?;
-        entry.finish().await.map_err(unmade)?;
+        let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(archive_error)?;
+        let kept = cx.store_attachment(&file.sha256, &mut entry).await;
+        kept.map_err(|error| transient_error(&error).unwrap_or(error))?;
+        entry.finish().await.map_err(archive_error)?;
     }
-    let HashedContent { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
+    let HashedContent { size, sha256, mut content } = archive.finish().await.map_err(archive_error)?;
     let sha256: Fingerprint = sha256
         .parse()
         .map_err(|source| Error::Internal { what: "an archive has no digest", source: Box::new(source) })?;
-    cx.keep_attachment(&sha256, &mut *content).await?;
+    cx.store_attachment(&sha256, &mut *content).await?;
     Ok(Attachment {
         file_name: "evidence.tgz".to_owned(),
         media_type: "application/gzip".to_owned(),
@@ -80,8 +80,8 @@ async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment
     })
 }
 
-fn unmade(source: io::Error) -> Error {
-    passing(&source).unwrap_or_else(|| Error::Internal {
+fn archive_error(source: io::Error) -> Error {
+    transient_error(&source).unwrap_or_else(|| Error::Internal {
         what: "the archive of an attestation's files could not be made",
         source: source.into(),
     })
@@ -89,16 +89,17 @@ fn unmade(source: io::Error) -> Error {
 
 /// Returns the error of a transient failure to build an archive; `None` for a defect. Transient failures: the
 /// compute pool is full, or the directory for temporary files is full or not writable.
-fn passing(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+fn transient_error(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     if let Some(refused) = Refused::among(error) {
         return Some(refused.into());
     }
     let mut causes = std::iter::successors(Some(error), |error| error.source());
-    let why: &io::Error = causes.find_map(|cause| cause.downcast_ref().filter(|cause| is_unheld(cause)))?;
+    let why: &io::Error =
+        causes.find_map(|cause| cause.downcast_ref().filter(|cause| is_storage_failure(cause)))?;
     Some(StoreError::Unavailable(format!("an archive cannot be held: {why}").into()).into())
 }
 
-fn is_unheld(error: &io::Error) -> bool {
+fn is_storage_failure(error: &io::Error) -> bool {
     use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), NotFound | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
 }

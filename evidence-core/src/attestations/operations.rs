@@ -32,7 +32,7 @@ use crate::operation::{
 use crate::rules::compliance::{ReportedArtifact, ReportedAttestation, about_content};
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
-use crate::trails::draft::{ReportTarget, check_room};
+use crate::trails::draft::{ReportTarget, check_report_quota};
 use crate::trails::store::Reported;
 
 /// Adds an attestation to a trail, optionally with files as evidence. A flow or trail that does not exist is
@@ -41,7 +41,7 @@ use crate::trails::store::Reported;
 /// `target_artifacts`, otherwise the trail.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "")]
-#[schemars(bound = "C: Claim", transform = told_of::<C>)]
+#[schemars(bound = "C: Claim", transform = append_type_description::<C>)]
 pub struct PostAttestation<C> {
     /// The organization's name.
     pub org: OrgName,
@@ -54,7 +54,7 @@ pub struct PostAttestation<C> {
 }
 
 /// Appends the type's description to the common one.
-fn told_of<C: Claim>(schema: &mut Schema) {
+fn append_type_description<C: Claim>(schema: &mut Schema) {
     let common = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let own = described::<C>(&mut SchemaGenerator::default()).unwrap_or_default();
     let told = format!("{common} {own}");
@@ -92,10 +92,10 @@ impl<C: Claim> Operation for PostAttestation<C> {
             // Check first, so that no file is stored for an attestation that will be refused.
             self.draft(&base, &claim, &[], None, cx).await?;
         }
-        let kept = evidence::keep(files, cx).await?;
+        let stored = evidence::store_files(files, cx).await?;
         let attest = async || {
-            let draft = self.draft(&base, &claim, &kept.attachments, kept.evidence.as_ref(), cx).await?;
-            kept.check(cx)?;
+            let draft = self.draft(&base, &claim, &stored.attachments, stored.evidence.as_ref(), cx).await?;
+            stored.check(cx)?;
             cx.record(draft).await
         };
         cx.retry(attest).await?;
@@ -129,10 +129,10 @@ impl<C: Claim> PostAttestation<C> {
         if details.has_long_data() {
             let (rest, text, reference) = cx.compute().run(move || take_data(details)).await??;
             (details, data) = (rest, Some(reference));
-            draft.keep_text(text, reference, cx).await?;
+            draft.add_text(text, reference, cx).await?;
         }
-        let flow = draft.flow_unless(flow.as_deref(), &self.flow_name, cx)?;
-        let trail = draft.trail_unless(trail.as_deref(), &flow, &self.trail_name, cx);
+        let flow = draft.known_or_new_flow(flow.as_deref(), &self.flow_name, cx)?;
+        let trail = draft.known_or_new_trail(trail.as_deref(), &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
         let base = base.clone();
         draft.fact(Fact::AttestationAdded {
@@ -167,7 +167,7 @@ impl<C: Claim> PostAttestation<C> {
     async fn known(&self, cx: &Context<'_>) -> Result<ReportTarget> {
         let known = ReportTarget::read(&self.flow_name, &self.trail_name, cx).await?;
         if let Some(trail) = &known.trail {
-            check_room(&trail.record, &self.trail_name, Reported::Attestations, cx).await?;
+            check_report_quota(&trail.record, &self.trail_name, Reported::Attestations, cx).await?;
         }
         Ok(known)
     }
@@ -200,7 +200,7 @@ impl<C: Claim> PostAttestation<C> {
                 Ok(Binding::Named { target: target.to_string(), commit: commit.to_string() })
             }
             (None, Some(target), None) => {
-                let found = draft.artifact_named(trail, target.as_str(), cx).await?;
+                let found = draft.artifact_by_name(trail, target.as_str(), cx).await?;
                 let artifact = found.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
                 Ok(Binding::Artifact {
                     fingerprint: artifact.fingerprint.clone(),
@@ -214,11 +214,11 @@ impl<C: Claim> PostAttestation<C> {
 
 /// Splits details into the part without data, and the text of the data.
 fn take_data(mut details: Details) -> Result<(Details, String, TextRef)> {
-    let unwritable = |source: serde_json::Error| Error::Internal {
+    let serialization_error = |source: serde_json::Error| Error::Internal {
         what: "the data of an attestation could not be written as JSON",
         source: source.into(),
     };
-    let text = details.take_data().map_err(unwritable)?;
+    let text = details.take_data().map_err(serialization_error)?;
     let reference = TextRef::of(&text);
     Ok((details, text, reference))
 }

@@ -13,8 +13,8 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Result;
-use crate::feed::{Advance, Held, Lease, MAX_LEASE};
 use crate::id::Id;
+use crate::leases::{Advance, HeldLease, Lease, MAX_LEASE};
 use crate::service::Evidence;
 use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
@@ -27,7 +27,7 @@ use crate::time::Timestamp;
 /// use std::time::Duration;
 ///
 /// use async_trait::async_trait;
-/// use evidence_core::background::{Job, LEASE, Turn};
+/// use evidence_core::background::{Job, JobContext, LEASE};
 /// # use evidence_conformance::memory::MemoryStore;
 /// use evidence_core::id::Id;
 /// use evidence_core::{Evidence, Result, Settings};
@@ -47,12 +47,12 @@ use crate::time::Timestamp;
 ///         Duration::from_secs(1)
 ///     }
 ///
-///     async fn run(&self, turn: &Turn) -> Result<()> {
-///         let batch = turn.next(self.org, 100).await?;
+///     async fn run(&self, cx: &JobContext) -> Result<()> {
+///         let batch = cx.next_batch(self.org, 100).await?;
 ///         for entry in &batch.entries {
 ///             println!("{} {}", entry.index, entry.kind);
 ///         }
-///         turn.done(&batch).await
+///         cx.commit(&batch).await
 ///     }
 /// }
 ///
@@ -83,7 +83,7 @@ pub trait Job: Send + Sync + 'static {
     /// An error or a panic is logged, and the job runs again after a pause, under a new lease. The pause doubles with each
     /// failure in a row, up to a minute, or to [`every`](Self::every) if that is longer. The count starts again after a run
     /// of more than a minute.
-    async fn run(&self, turn: &Turn) -> Result<()>;
+    async fn run(&self, cx: &JobContext) -> Result<()>;
 }
 
 /// The default duration of a lease. After a crash, another server takes over when the lease expires. It tries every quarter of
@@ -91,14 +91,15 @@ pub trait Job: Send + Sync + 'static {
 pub const LEASE: Duration = Duration::from_secs(20);
 
 /// The longest pause after a failed run, unless the job's own pause is longer.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The context of a job while this process holds its lease.
 #[derive(Debug, Clone)]
-pub struct Turn {
+pub struct JobContext {
     evidence: Evidence,
     name: String,
-    /// The holder of the lease in this turn only. Calls of an earlier turn that still run have another holder.
+    /// The holder of the lease. Each acquisition has its own, so calls that still run under an earlier lease have another
+    /// holder.
     holder: Id,
 }
 
@@ -113,15 +114,15 @@ pub struct Batch {
     pub entries: Vec<StoredEntry>,
 }
 
-impl Turn {
+impl JobContext {
     /// Returns the service.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
 
     /// Returns the job's lease with its holder.
-    pub fn held(&self) -> Held {
-        Held { lease: self.name.clone(), holder: self.holder }
+    pub fn held_lease(&self) -> HeldLease {
+        HeldLease { name: self.name.clone(), holder: self.holder }
     }
 
     /// Returns at most `limit` entries of an organization's ledger from the job's cursor on. Returns fewer if they are long
@@ -129,7 +130,7 @@ impl Turn {
     ///
     /// # Errors
     /// [`crate::Error::Store`] if the store fails.
-    pub async fn next(&self, org: Id, limit: u64) -> Result<Batch> {
+    pub async fn next_batch(&self, org: Id, limit: u64) -> Result<Batch> {
         let store = self.evidence.store();
         let from = store.cursor(&self.name, org).await?;
         let entries = store.ledger_entries(org, from, limit).await?;
@@ -140,7 +141,7 @@ impl Turn {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if another process has acquired the lease or moved the cursor meanwhile.
-    pub async fn done(&self, batch: &Batch) -> Result<()> {
+    pub async fn commit(&self, batch: &Batch) -> Result<()> {
         let Some(last) = batch.entries.last() else { return Ok(()) };
         let (consumer, org, holder) = (self.name.clone(), batch.org, self.holder);
         let advance = Advance { consumer, org, holder, from: batch.from, to: last.index + 1 };
@@ -148,8 +149,8 @@ impl Turn {
         if moved { Ok(()) } else { Err(StoreError::Conflict.into()) }
     }
 
-    /// Returns the next turn of the same job.
-    fn next_turn(&self) -> Self {
+    /// Returns a context of the same job with a new lease holder.
+    fn with_new_holder(&self) -> Self {
         Self { holder: self.evidence.new_id(), ..self.clone() }
     }
 
@@ -201,10 +202,11 @@ impl Evidence {
         let (stop, stopped) = watch::channel(false);
         let mut running = JoinSet::new();
         for job in jobs {
-            let turn = Turn { evidence: self.clone(), name: job.name().to_owned(), holder: self.new_id() };
-            let stopped = Stopped(stopped.clone());
+            let cx =
+                JobContext { evidence: self.clone(), name: job.name().to_owned(), holder: self.new_id() };
+            let stopped = StopSignal(stopped.clone());
             running.spawn(async move {
-                work(&*job, turn, lease, stopped).await;
+                acquire_and_run(&*job, cx, lease, stopped).await;
             });
         }
         Background { stop, running }
@@ -213,50 +215,50 @@ impl Evidence {
 
 /// A signal that the runner should stop.
 #[derive(Debug, Clone)]
-struct Stopped(watch::Receiver<bool>);
+struct StopSignal(watch::Receiver<bool>);
 
-impl Stopped {
-    fn is_so(&self) -> bool {
+impl StopSignal {
+    fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Waits for the signal.
-    async fn asked(&mut self) {
+    async fn wait(&mut self) {
         // An error means that the runner was dropped, which ends its tasks.
         self.0.wait_for(|stopped| *stopped).await.ok();
     }
 
     /// Waits for the signal for at most this time.
-    async fn asked_within(&mut self, time: Duration) {
-        timeout(time, self.asked()).await.ok();
+    async fn wait_at_most(&mut self, time: Duration) {
+        timeout(time, self.wait()).await.ok();
     }
 }
 
 /// Waits for the lease, runs the job while the lease is held, and waits again when it is lost, until the runner stops. A
 /// call that acquires the lease is not dropped when the runner stops, because the store may still execute it after the
 /// lease was released.
-async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopped) {
-    // The last turn, until its lease is released. The lease may end later than this process knows.
-    let mut former: Option<Turn> = None;
+async fn acquire_and_run(job: &dyn Job, mut cx: JobContext, lease: Duration, mut stopped: StopSignal) {
+    // The previous context, until its lease is released. The lease may end later than this process knows.
+    let mut previous: Option<JobContext> = None;
     // The failures in a row, without another server that is known to have held the lease meanwhile.
     let mut failures = 0_u32;
-    while !stopped.is_so() {
+    while !stopped.is_set() {
         let asked = async {
-            if let Some(former) = &former {
-                former.release().await?;
+            if let Some(previous) = &previous {
+                previous.release().await?;
             }
-            former = None;
-            turn.acquire(lease).await
+            previous = None;
+            cx.acquire(lease).await
         };
         let answer = timeout(lease / 4, asked).await;
         match answer {
             Ok(Ok(Some(expires_at))) => {
                 if failures == 0 {
-                    tracing::info!(job = turn.name, "this process does the job from now on");
+                    tracing::info!(job = cx.name, "this process does the job from now on");
                 }
-                let ended = hold(job, &turn, (lease, expires_at), &mut failures, &mut stopped).await;
-                let next = turn.next_turn();
-                former = Some(std::mem::replace(&mut turn, next));
+                let ended = run_under_lease(job, &cx, (lease, expires_at), &mut failures, &mut stopped).await;
+                let next = cx.with_new_holder();
+                previous = Some(std::mem::replace(&mut cx, next));
                 match ended {
                     Ended::Failed => continue,
                     Ended::Lost => failures = 0,
@@ -264,20 +266,20 @@ async fn work(job: &dyn Job, mut turn: Turn, lease: Duration, mut stopped: Stopp
             }
             Ok(Ok(None)) => failures = 0,
             Ok(Err(error)) => {
-                tracing::warn!(job = turn.name, %error, "the job's lease could not be asked for")
+                tracing::warn!(job = cx.name, %error, "the job's lease could not be asked for")
             }
-            Err(_) => tracing::warn!(job = turn.name, "the store does not answer who holds the job's lease"),
+            Err(_) => tracing::warn!(job = cx.name, "the store does not answer who holds the job's lease"),
         }
-        stopped.asked_within(lease / 4).await;
+        stopped.wait_at_most(lease / 4).await;
     }
-    for turn in former.iter().chain([&turn]) {
-        if let Err(error) = turn.release().await {
-            tracing::debug!(job = turn.name, %error, "a lease was not given back: it expires by itself");
+    for cx in previous.iter().chain([&cx]) {
+        if let Err(error) = cx.release().await {
+            tracing::debug!(job = cx.name, %error, "a lease was not given back: it expires by itself");
         }
     }
 }
 
-/// The reason why a turn ended.
+/// The reason why the job stopped running under a lease.
 enum Ended {
     /// A run failed. Its calls that still run must not have the same holder as those of the next run.
     Failed,
@@ -286,28 +288,27 @@ enum Ended {
 }
 
 /// Runs the job while its lease is renewed.
-async fn hold(
+async fn run_under_lease(
     job: &dyn Job,
-    turn: &Turn,
+    cx: &JobContext,
     (lease, expires_at): (Duration, Timestamp),
     failures: &mut u32,
-    stopped: &mut Stopped,
+    stopped: &mut StopSignal,
 ) -> Ended {
     // A separate task, which continues while the job computes, and ends with this one.
     let mut renewal = JoinSet::new();
-    renewal.spawn(renew(turn.clone(), lease, expires_at, stopped.clone()));
+    renewal.spawn(renew(cx.clone(), lease, expires_at, stopped.clone()));
     // Until it has run once, the new task waits behind this one, and no other thread can take it over.
     yield_now().await;
     let has_failed = matches!(
-        select(select(pin!(run(job, turn, failures)), pin!(stopped.asked())), pin!(renewal.join_next()))
-            .await,
+        select(select(pin!(run(job, cx, failures)), pin!(stopped.wait())), pin!(renewal.join_next())).await,
         Either::Left((Either::Left(_), _))
     );
     if has_failed {
         // A renewal that arrives later changes nothing after the lease was released.
         renewal.abort_all();
-    } else if !stopped.is_so() {
-        tracing::warn!(job = turn.name, "the job's lease was lost");
+    } else if !stopped.is_set() {
+        tracing::warn!(job = cx.name, "the job's lease was lost");
     }
     while renewal.join_next().await.is_some() {}
     if has_failed { Ended::Failed } else { Ended::Lost }
@@ -315,12 +316,12 @@ async fn hold(
 
 /// Runs the job repeatedly until a run fails, and pauses after that run, too. The lease is held during that pause, so that
 /// other servers do not take over a job that fails.
-async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
+async fn run(job: &dyn Job, cx: &JobContext, failures: &mut u32) {
     loop {
         let begun = Instant::now();
-        let outcome = AssertUnwindSafe(job.run(turn)).catch_unwind().await;
+        let outcome = AssertUnwindSafe(job.run(cx)).catch_unwind().await;
         // Some jobs run until they fail.
-        if matches!(outcome, Ok(Ok(()))) || begun.elapsed() > LONGEST_REST {
+        if matches!(outcome, Ok(Ok(()))) || begun.elapsed() > MAX_PAUSE {
             *failures = 0;
         }
         match outcome {
@@ -328,32 +329,32 @@ async fn run(job: &dyn Job, turn: &Turn, failures: &mut u32) {
                 sleep(job.every()).await;
                 continue;
             }
-            Ok(Err(error)) => tracing::warn!(job = turn.name, %error, "the job failed and is tried again"),
-            Err(_) => tracing::error!(job = turn.name, "the job panicked and is tried again"),
+            Ok(Err(error)) => tracing::warn!(job = cx.name, %error, "the job failed and is tried again"),
+            Err(_) => tracing::error!(job = cx.name, "the job panicked and is tried again"),
         }
-        sleep(rest(job.every(), *failures)).await;
+        sleep(pause_after_failure(job.every(), *failures)).await;
         *failures = failures.saturating_add(1);
         return;
     }
 }
 
 /// Returns the pause after a failed run that follows this many failures in a row.
-fn rest(every: Duration, failures: u32) -> Duration {
-    every.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_REST).max(every)
+fn pause_after_failure(every: Duration, failures: u32) -> Duration {
+    every.saturating_mul(2_u32.saturating_pow(failures)).min(MAX_PAUSE).max(every)
 }
 
 /// Renews the lease until the runner stops, or the lease is lost or has expired. The lease lasts as long as two attempts that
 /// the store does not answer.
-async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp, mut stopped: Stopped) {
-    while !stopped.is_so() {
-        stopped.asked_within(lease / 4).await;
-        if stopped.is_so() {
+async fn renew(cx: JobContext, lease: Duration, mut expires_at: Timestamp, mut stopped: StopSignal) {
+    while !stopped.is_set() {
+        stopped.wait_at_most(lease / 4).await;
+        if stopped.is_set() {
             return;
         }
-        match timeout(lease / 4, turn.renew(lease)).await {
+        match timeout(lease / 4, cx.renew(lease)).await {
             Ok(Ok(Some(renewed))) => expires_at = renewed,
             Ok(Ok(None)) => return,
-            Ok(Err(_)) | Err(_) if turn.evidence.now() >= expires_at => return,
+            Ok(Err(_)) | Err(_) if cx.evidence.now() >= expires_at => return,
             Ok(Err(_)) | Err(_) => {}
         }
     }
@@ -364,8 +365,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_is_never_shorter_than_the_interval_of_the_job() {
+    fn a_pause_is_never_shorter_than_the_interval_of_the_job() {
         let interval = Duration::from_secs(3_600);
-        assert_eq!([0, 9, u32::MAX].map(|failures| rest(interval, failures)), [interval; 3]);
+        assert_eq!([0, 9, u32::MAX].map(|failures| pause_after_failure(interval, failures)), [interval; 3]);
     }
 }

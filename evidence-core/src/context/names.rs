@@ -47,8 +47,8 @@ impl From<&Flow> for KnownFlow {
 pub(crate) struct KnownTrail {
     pub(crate) id: Id,
     pub(crate) template: Option<TextRef>,
-    artifacts: Room,
-    attestations: Room,
+    artifacts: ReportQuota,
+    attestations: ReportQuota,
 }
 
 impl KnownTrail {
@@ -59,15 +59,15 @@ impl KnownTrail {
     }
 
     /// Creates the entry of a new trail, which has no reports.
-    fn begun(trail: &Trail, limits: &Limits) -> Self {
-        let (artifacts, attestations) = (Room::default(), Room::default());
+    fn without_reports(trail: &Trail, limits: &Limits) -> Self {
+        let (artifacts, attestations) = (ReportQuota::default(), ReportQuota::default());
         artifacts.set(limits.trail_artifacts);
         attestations.set(limits.trail_attestations);
         Self { artifacts, attestations, ..Self::new(trail) }
     }
 
-    /// Returns the room for reports of this kind.
-    pub(crate) const fn room(&self, kind: Reported) -> &Room {
+    /// Returns the quota of reports of this kind.
+    pub(crate) const fn report_quota(&self, kind: Reported) -> &ReportQuota {
         match kind {
             Reported::Artifacts => &self.artifacts,
             Reported::Attestations => &self.attestations,
@@ -93,19 +93,19 @@ impl From<&Artifact> for KnownArtifact {
 
 /// The number of reports that a trail may still get before they have to be counted.
 #[derive(Debug, Default)]
-pub(crate) struct Room(AtomicU64);
+pub(crate) struct ReportQuota(AtomicU64);
 
-/// The divisor of a trail's free room. A server accepts this fraction of it before it counts the reports again. Each other
+/// A server accepts this fraction of the reports that a trail may still get before it counts the reports again. Each other
 /// server may accept as many meanwhile, so the limit may be exceeded by that.
 const SHARE: u64 = 16;
 
-impl Room {
-    /// Uses the room of one report. Returns false if the reports have to be counted first.
+impl ReportQuota {
+    /// Uses the quota of one report. Returns false if the reports have to be counted first.
     pub(crate) fn take(&self) -> bool {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// Sets the room after a count found that the trail may get this many more reports.
+    /// Sets the quota after a count found that the trail may get this many more reports.
     pub(crate) fn set(&self, more: u64) {
         self.0.store(more / SHARE, Ordering::Relaxed);
     }
@@ -160,7 +160,7 @@ impl CacheUpdate {
             | Fact::FlowRenamed { record, .. }
             | Fact::FlowArchived { record, .. } => Self::Flow(record.name.clone(), record.into()),
             Fact::TrailBegun { record } => {
-                Self::Trail(record.name.clone(), record.flow, KnownTrail::begun(record, limits))
+                Self::Trail(record.name.clone(), record.flow, KnownTrail::without_reports(record, limits))
             }
             Fact::TrailUpdated { record, .. } => {
                 Self::Trail(record.name.clone(), record.flow, KnownTrail::new(record))
@@ -222,7 +222,7 @@ impl CacheUse {
 
     /// Returns the outcome of an attempt, and disables the cache for later attempts. An error of an attempt that used the
     /// cache becomes a conflict, because no precondition was checked. The next attempt then decides from the store.
-    pub(crate) fn settle<T>(&self, outcome: Result<T>) -> Result<T> {
+    pub(crate) fn finish_attempt<T>(&self, outcome: Result<T>) -> Result<T> {
         self.is_allowed.store(false, Ordering::Relaxed);
         match (self.is_used.swap(false, Ordering::Relaxed), outcome) {
             (true, Err(error)) if !matches!(error, Error::Store(_)) => Err(StoreError::Conflict.into()),
@@ -315,7 +315,7 @@ impl Context<'_> {
     }
 
     /// Caches that a report with this digest does not change the repo.
-    pub(crate) fn remember_repo(&self, reported: ledger::Hash, repo: Current<Id>) -> Result<()> {
+    pub(crate) fn cache_repo(&self, reported: ledger::Hash, repo: Current<Id>) -> Result<()> {
         self.caches().names.repos.insert((self.org()?, reported), Arc::new(repo));
         Ok(())
     }

@@ -321,7 +321,7 @@ async fn change_control(
         cx.record(Draft::of(fact, Precondition::Revision(RecordKind::Control, record.id, revision))).await?;
         Ok(changed)
     };
-    shown(cx.retry_in_turn(Key::Control(identifier.clone()), attempt).await?, cx).await
+    shown(cx.retry_exclusively(Key::Control(identifier.clone()), attempt).await?, cx).await
 }
 
 /// Returns the control, with the policies that require decisions about it.

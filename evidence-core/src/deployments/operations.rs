@@ -25,7 +25,7 @@ use crate::operation::{Json, Method, Operation};
 use crate::page::{Link, Page, PageLinks, PageNumber, PerPage};
 use crate::repos::operations::RepoChoice;
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::sources::{DeploymentDiff, Sources, Traced, in_parts, trace};
+use crate::snapshots::sources::{DeploymentDiff, Sources, WithReplaced, in_parts, read_replaced};
 use crate::snapshots::store::Start;
 use crate::store::batch::distinct;
 use crate::time::{SentSeconds, SentTime, Timestamp};
@@ -543,11 +543,11 @@ async fn diffs(deployments: &[Deployment], cx: &Context<'_>) -> Result<Vec<Optio
         });
         (one.clone(), start.into_iter().collect())
     };
-    let traced = trace(deployments.iter().map(started).collect(), cx).await?;
+    let traced = read_replaced(deployments.iter().map(started).collect(), cx).await?;
     let mut diffs = Vec::with_capacity(deployments.len());
     for part in in_parts(traced, cx).await? {
         let sources = Sources::read(&part, cx).await?;
-        let diff = |Traced { item, replaced }: Traced<Deployment>| {
+        let diff = |WithReplaced { item, replaced }: WithReplaced<Deployment>| {
             let report = item.report?;
             sources.diff(report.id, replaced.get(&report.flow)?, item.snapshot)
         };

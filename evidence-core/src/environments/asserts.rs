@@ -173,11 +173,11 @@ impl Operation for AssertArtifact {
             None => None,
         };
         let (policies, flows_decide) = self.policies(environment.as_ref(), cx).await?;
-        let allowance = match &environment {
-            Some(known) => allowance(known, &self.fingerprint, cx).await?,
+        let allowlist_entry = match &environment {
+            Some(known) => allowlist_entry(known, &self.fingerprint, cx).await?,
             None => None,
         };
-        let origins = self.origins(allowance.is_some(), cx).await?;
+        let origins = self.origins(allowlist_entry.is_some(), cx).await?;
         let versions = policies.iter().map(|policy| (policy.id, policy.version));
         let required = required_by(&Vec::from_iter(versions), cx).await?;
         let looks_at_names = required.looks_at_names();
@@ -186,13 +186,15 @@ impl Operation for AssertArtifact {
             true => Vec::new(),
             false => {
                 let names = match looks_at_names {
-                    true => self.names(environment.as_ref(), &standings, allowance.as_ref(), cx).await?,
+                    true => {
+                        self.names(environment.as_ref(), &standings, allowlist_entry.as_ref(), cx).await?
+                    }
                     false => Vec::new(),
                 };
                 decisions(policies, (names, &self.fingerprint), &standings, cx).await?
             }
         };
-        Ok(Json(self.view(environment, standings, (decisions, flows_decide), allowance, cx)))
+        Ok(Json(self.view(environment, standings, (decisions, flows_decide), allowlist_entry, cx)))
     }
 }
 
@@ -241,7 +243,7 @@ impl AssertArtifact {
         environment: Option<KnownEnvironment>,
         standings: Vec<Standing>,
         (decisions, flows_decide): (Vec<PolicyDecision>, bool),
-        allowance: Option<AllowlistEntry>,
+        allowlist_entry: Option<AllowlistEntry>,
         cx: &Context<'_>,
     ) -> AssertView {
         let flow = |standing: Standing| {
@@ -261,7 +263,7 @@ impl AssertArtifact {
         let flows = Vec::from_iter(standings.into_iter().map(flow));
         let complies_in_flows = !flows.is_empty() && flows.iter().all(|flow| flow.compliant);
         let complies = decisions.iter().all(|one| one.status.is_compliant());
-        let compliant = allowance.is_some() || complies && (complies_in_flows || !flows_decide);
+        let compliant = allowlist_entry.is_some() || complies && (complies_in_flows || !flows_decide);
         let deciding = flows.iter().filter(|_| flows_decide);
         let deciding =
             deciding.map(|flow| (flow.flow.as_str(), flow.flow_reasons_for_non_compliance.as_slice()));
@@ -287,7 +289,7 @@ impl AssertArtifact {
             environment: environment.map(|known| known.record.name),
             policy_evaluations: Some(decisions).filter(|decisions| !decisions.is_empty()),
             reasons_for_incompliance,
-            allow_listing: allowance.map(AllowListing::from),
+            allow_listing: allowlist_entry.map(AllowListing::from),
         }
     }
 }
@@ -408,7 +410,7 @@ impl AssertArtifact {
         &self,
         environment: Option<&KnownEnvironment>,
         standings: &[Standing],
-        allowance: Option<&AllowlistEntry>,
+        allowlist_entry: Option<&AllowlistEntry>,
         cx: &Context<'_>,
     ) -> Result<Vec<String>> {
         let (org, fingerprint) = (cx.org()?, std::slice::from_ref(&self.fingerprint));
@@ -441,7 +443,10 @@ impl AssertArtifact {
         }
         let reports = Vec::from_iter(standings.iter().map(|standing| standing.report));
         if reports.is_empty() {
-            return Ok(allowance.map(|allowance| allowance.artifact_name.clone()).into_iter().collect());
+            return Ok(allowlist_entry
+                .map(|allowlist_entry| allowlist_entry.artifact_name.clone())
+                .into_iter()
+                .collect());
         }
         let found = cx.store().artifacts_by_id(org, &reports).await?;
         if found.len() < reports.len() {
@@ -470,7 +475,7 @@ async fn decisions(
         work.add(cx.parsed_policies(part).await?.values());
     }
     // Work beyond the limits makes the artifact non-compliant, as in an environment.
-    let exceeds = work.exceeds_of_one(contexts.len().max(1), cx.limits());
+    let exceeds = work.exceeds_per_artifact(contexts.len().max(1), cx.limits());
     let exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
     for part in parts {
         let (versions, policies): (Vec<VersionKey>, Vec<_>) =
@@ -513,7 +518,7 @@ async fn decisions(
 }
 
 /// Returns the artifact's entry on the environment's allowlist.
-async fn allowance(
+async fn allowlist_entry(
     known: &KnownEnvironment,
     fingerprint: &Fingerprint,
     cx: &Context<'_>,
@@ -522,5 +527,5 @@ async fn allowance(
     let fingerprint = std::slice::from_ref(fingerprint);
     let allowed = store.allowed(org, known.record.id, fingerprint, u64::MAX, cx.now()).await?;
     let Some(allowed) = allowed.first() else { return Ok(None) };
-    Ok(store.allowances(org, &[allowed.entry]).await?.pop())
+    Ok(store.allowlist_entries(org, &[allowed.entry]).await?.pop())
 }

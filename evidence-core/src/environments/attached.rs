@@ -63,7 +63,7 @@ impl Operation for AttachPolicies {
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let names = input.some()?;
         let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || change(&self.env_name, names, Change::Attach, cx)).await?;
+        cx.retry_exclusively(record, || change(&self.env_name, names, Change::Attach, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -94,7 +94,7 @@ impl Operation for DetachPolicies {
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let names = input.some()?;
         let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || change(&self.env_name, names, Change::Detach, cx)).await?;
+        cx.retry_exclusively(record, || change(&self.env_name, names, Change::Detach, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }

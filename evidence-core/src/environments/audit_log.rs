@@ -18,7 +18,7 @@ use crate::operation::{Csv, Method, Operation, csv_row};
 use crate::snapshots::bound::Bound;
 use crate::snapshots::expression::Expression;
 use crate::snapshots::numbered_event::NumberedEvent;
-use crate::snapshots::sources::{Sources, Traced, in_parts};
+use crate::snapshots::sources::{Sources, WithReplaced, in_parts};
 use crate::snapshots::store::Event;
 use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::fingerprint;
@@ -243,7 +243,7 @@ impl Log {
             events.retain(is_of_them);
         }
         let mut rows = Vec::new();
-        for part in in_parts(events.into_iter().map(Traced::bare).collect(), &cx).await? {
+        for part in in_parts(events.into_iter().map(WithReplaced::new).collect(), &cx).await? {
             let sources = Sources::read(&part, &cx).await?;
             let admitted = part.iter().filter(|traced| self.filter.admits(&traced.item.event, &sources));
             rows.extend(admitted.flat_map(|traced| self.row(&traced.item, &sources, &cx)));

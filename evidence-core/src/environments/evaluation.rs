@@ -20,7 +20,7 @@ use crate::compute::MANY_EVALUATIONS;
 use crate::context::{Context, Draft};
 use crate::environments::evaluation_cache::CachedEvaluation;
 use crate::environments::last_evaluation::{
-    ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_of_trails,
+    ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_artifacts_of_trails,
 };
 use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::environments::store::KnownEnvironment;
@@ -40,7 +40,7 @@ use policies::PolicySet;
 pub(super) use policies::lost;
 pub(super) use reported::{EvaluatedReport, InTrail, without_trail};
 use reported::{EvaluatedReports, Reports};
-use verdicts::{EvaluatedArtifact, Judged, Standard, judged};
+use verdicts::{EvaluatedArtifact, EvaluatedCandidates, OwnRequirements, evaluate_candidates};
 
 /// Returns the draft of the snapshot that a report of `running` artifacts requires. `skipped_elements` is the
 /// number of elements that were skipped in it. The draft has no facts if there is nothing new. Its
@@ -55,8 +55,8 @@ pub(crate) async fn evaluate(
     skipped_elements: u64,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    let occasion = Occasion { reported: true, skipped_elements, policies: None, always: false };
-    evaluate_running(known, running, occasion, cx).await
+    let options = EvaluationOptions { reported: true, skipped_elements, policies: None, always: false };
+    evaluate_running(known, running, options, cx).await
 }
 
 /// The change that makes an evaluation necessary.
@@ -85,27 +85,27 @@ pub(crate) async fn reevaluate(
     }
     let policies = PolicySet::read(known, read, cx).await?;
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
-    let is_judged_alike = snapshot.as_ref().is_some_and(|Current { record, .. }| {
-        policies.are_those_of(record) && record.requires_provenance == known.record.require_provenance
+    let has_same_requirements = snapshot.as_ref().is_some_and(|Current { record, .. }| {
+        policies.match_snapshot(record) && record.requires_provenance == known.record.require_provenance
     });
-    if is_judged_alike && changed == Changed::Policies {
+    if has_same_requirements && changed == Changed::Policies {
         let preconditions = policies.preconditions.iter().cloned().chain([known.latest()]).collect();
         return Ok(Draft { preconditions, ..Draft::default() });
     }
     let open = open_instances(known, cx).await?;
     let running = open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
-    let occasion = Occasion {
+    let options = EvaluationOptions {
         reported: false,
         skipped_elements: snapshot.map_or(0, |snapshot| snapshot.record.skipped_elements),
         policies: Some(&policies),
-        always: !is_judged_alike,
+        always: !has_same_requirements,
     };
-    evaluate_running(known, &Arc::new(running), occasion, cx).await
+    evaluate_running(known, &Arc::new(running), options, cx).await
 }
 
-/// The occasion of an evaluation.
+/// The options of an evaluation.
 #[derive(Clone, Copy)]
-struct Occasion<'p> {
+struct EvaluationOptions<'p> {
     /// Whether it is a report.
     reported: bool,
     /// The number of elements that were skipped in the report.
@@ -119,14 +119,14 @@ struct Occasion<'p> {
 async fn evaluate_running(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    occasion: Occasion<'_>,
+    options: EvaluationOptions<'_>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    match evaluate_changed(known, running, occasion, true, cx).await? {
+    match evaluate_changed(known, running, options, true, cx).await? {
         Some(draft) => Ok(draft),
         // Reused evaluations count towards the limits, so evaluate everything together.
         None => {
-            let evaluated = evaluate_changed(known, running, occasion, false, cx).await?;
+            let evaluated = evaluate_changed(known, running, options, false, cx).await?;
             evaluated.ok_or_else(|| StoreError::Failed("an environment was not evaluated".into()).into())
         }
     }
@@ -137,20 +137,20 @@ async fn evaluate_running(
 async fn evaluate_changed(
     known: &KnownEnvironment,
     running: &Arc<ReportedState>,
-    occasion: Occasion<'_>,
+    options: EvaluationOptions<'_>,
     reuse: bool,
     cx: &Context<'_>,
 ) -> Result<Option<Draft>> {
     let at = snapshot_time(known, cx);
     let policies = async {
-        match occasion.policies {
+        match options.policies {
             Some(policies) => Ok(policies.clone()),
             None => PolicySet::read(known, Vec::new(), cx).await,
         }
     };
     let (policies, ledger) = try_join(policies, cx.ledger()).await?;
     let rests_on = ledger.size();
-    if !policies.are_within(rests_on) {
+    if !policies.exist_within(rests_on) {
         return Err(StoreError::Conflict.into());
     }
     let environment = known.record.id;
@@ -165,8 +165,8 @@ async fn evaluate_changed(
             None => Arc::new(open_instances(known, cx).await?),
         })
     };
-    let apart = Apart::read(environment, running, cached.as_ref(), (rests_on, at), cx);
-    let (open, Apart { reused, rest, reports }) = try_join(open, apart).await?;
+    let plan = ReusePlan::read(environment, running, cached.as_ref(), (rests_on, at), cx);
+    let (open, ReusePlan { reused, rest, reports }) = try_join(open, plan).await?;
     let mut kept = cached.as_ref().map(|last| last.kept(reused.values())).unwrap_or_default();
     let states = reports.evaluated(&policies, kept.values().sum(), cx).await?;
     kept.extend(states.kept());
@@ -181,17 +181,17 @@ async fn evaluate_changed(
         index: snapshots + 1,
         at,
         compliant: false,
-        reported: occasion.reported,
+        reported: options.reported,
         rests_on: Some(rests_on),
         requires_provenance: known.record.require_provenance,
-        skipped_elements: occasion.skipped_elements,
+        skipped_elements: options.skipped_elements,
         policies: policies.applied(),
         demanded: policies.demanded.iter().copied().collect(),
         logical: Vec::new(),
         changes: Vec::new(),
         exits: Vec::new(),
     };
-    let always = occasion.always || snapshots == 0;
+    let always = options.always || snapshots == 0;
     let running = Arc::clone(running);
     let evaluation = Evaluation { running, policies, open, reused, rest, states, snapshot, always };
     let Some(outcome) = evaluation.outcome(known.status.compliant, cx).await? else { return Ok(None) };
@@ -204,7 +204,7 @@ async fn evaluate_changed(
 }
 
 /// The running artifacts, separated by whether an earlier evaluation can be reused.
-struct Apart {
+struct ReusePlan {
     /// The reused evaluations.
     reused: Evaluated,
     /// All other running artifacts.
@@ -213,7 +213,7 @@ struct Apart {
     reports: Reports,
 }
 
-impl Apart {
+impl ReusePlan {
     async fn read(
         environment: Id,
         running: &Arc<ReportedState>,
@@ -230,14 +230,14 @@ impl Apart {
             let mut reports = Reports::read(environment, &rest, rests_on, cx).await?;
             // An artifact that is evaluated again may share trails with reused ones; these are evaluated
             // again too.
-            let more = take_of_trails(&mut reused, &reports.trails());
+            let more = take_artifacts_of_trails(&mut reused, &reports.trails());
             if !more.is_empty() {
                 let more = running.iter().filter(|(key, _)| more.contains(key));
                 let more: ReportedState = more.map(|(key, seen)| (key.clone(), seen.clone())).collect();
                 reports.extend(Reports::read(environment, &more, rests_on, cx).await?);
                 rest.extend(more);
             }
-            if take_of_trails(&mut reused, &reports.trails()).is_empty() {
+            if take_artifacts_of_trails(&mut reused, &reports.trails()).is_empty() {
                 return Ok(Self { reused, rest: Arc::new(rest), reports });
             }
         }
@@ -290,7 +290,8 @@ impl Evaluation {
         let Self { running, policies, open, reused, rest, states, snapshot, always } = self;
         let places =
             reused.values().map(|artifact| (artifact.provenance.len(), artifact.names.len())).collect();
-        let Judged { candidates, exceeds } = judged(rest, states, &policies, places, heavy, cx).await?;
+        let EvaluatedCandidates { candidates, exceeds } =
+            evaluate_candidates(rest, states, &policies, places, heavy, cx).await?;
         if exceeds && !reused.is_empty() {
             return Ok(None);
         }
@@ -299,17 +300,18 @@ impl Evaluation {
             let judged_by = AppliedPolicy::digest(&snapshot.policies);
             let mut artifacts = reused;
             artifacts.extend(candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)));
-            let standard =
-                Standard { own: policies.own_places(), requires_provenance: snapshot.requires_provenance };
+            let requirements = OwnRequirements {
+                own: policies.own_indexes(),
+                requires_provenance: snapshot.requires_provenance,
+            };
             let take = |running: &ReportedState, artifacts: &Evaluated| {
-                let evaluated = EvaluatedArtifact::all(running, artifacts, &standard)?;
+                let evaluated = EvaluatedArtifact::all(running, artifacts, &requirements)?;
                 let verdicts = evaluated.iter().map(|artifact| artifact.found.compliant);
                 // An environment without running artifacts is evaluated too.
-                let compliant = policy::snapshot_compliant(verdicts, standard.judges());
+                let compliant = policy::snapshot_compliant(verdicts, requirements.is_any());
                 let logical = policies.verdicts(&evaluated);
-                let Difference { changes, exits, tells_something } =
-                    difference(&open, &evaluated, snapshot.index);
-                let is_taken = always || tells_something || before != Some(compliant);
+                let Difference { changes, exits, has_events } = difference(&open, &evaluated, snapshot.index);
+                let is_taken = always || has_events || before != Some(compliant);
                 let taken = || Snapshot { compliant, logical, changes, exits, ..snapshot.clone() };
                 Ok::<_, Error>(is_taken.then(taken))
             };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::context::Context;
 use crate::environments::last_evaluation::{
-    ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_of_trails,
+    ArtifactEvaluation, Evaluated, LastEvaluation, OpenInstances, take_artifacts_of_trails,
 };
 use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::error::Result;
@@ -181,7 +181,7 @@ impl CachedEvaluation {
         // that trail again.
         let others = self.last.artifacts.iter().filter(|(key, _)| !Evaluated::contains_key(&reusable, *key));
         let trails = others.flat_map(|(_, artifact)| artifact.trails.iter().copied()).collect();
-        take_of_trails(&mut reusable, &trails);
+        take_artifacts_of_trails(&mut reusable, &trails);
         reusable
     }
 
@@ -280,7 +280,7 @@ impl Context<'_> {
             return Ok(());
         }
         let many = evaluation.artifacts.len() > MANY_EVALUATIONS;
-        let measured = self.compute().run_if(many, move || evaluation.measured()).await;
+        let measured = self.compute().run_if(many, move || evaluation.with_size()).await;
         // If the compute pool is full, skip caching; the report must not fail.
         if let Ok(evaluation) = measured {
             cache.insert(key, Arc::new(evaluation));

@@ -23,7 +23,7 @@ use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::operations as snapshots;
 use crate::snapshots::record::Annotation;
 use crate::snapshots::sources::ArtifactFlow;
-use crate::snapshots::sources::{Sources, Traced, traced_in_parts};
+use crate::snapshots::sources::{Sources, WithReplaced, with_replaced_in_parts};
 use crate::snapshots::store::Event;
 use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::{annotation, fingerprint};
@@ -86,7 +86,7 @@ impl Operation for ListEnvironmentEvents {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let window = self.window()?;
         let timeline = Timeline::of(cx.environment(self.env_name.as_str()).await?, cx).await?;
-        if timeline.is_combined() && !self.repo_name.0.is_empty() {
+        if timeline.is_logical() && !self.repo_name.0.is_empty() {
             let text =
                 "Events of a logical environment cannot be filtered by repo: list those of its members";
             return Err(Error::invalid("query.repo_name", text));
@@ -130,8 +130,9 @@ impl Operation for ListEnvironmentEvents {
         let name = Arc::new(timeline.environment.record.name.clone());
         let (owned, showing) = (cx.to_owned_context(), cx.to_owned_context());
         let events = Arc::new(timeline).events(&found.items, owned.clone()).await?;
-        let traced =
-            move |events| traced_in_parts(events, |one: &NumberedEvent| one.event.environment, owned.clone());
+        let traced = move |events| {
+            with_replaced_in_parts(events, |one: &NumberedEvent| one.event.environment, owned.clone())
+        };
         let show = move |(part, sources): (Vec<_>, _)| {
             let cx = showing.context();
             let views = part.into_iter().map(|traced| view(traced, &name, &sources, &cx));
@@ -346,7 +347,9 @@ impl Event {
 }
 
 fn view(
-    Traced { item: NumberedEvent { event, index, at, compliant, member }, replaced }: Traced<NumberedEvent>,
+    WithReplaced { item: NumberedEvent { event, index, at, compliant, member }, replaced }: WithReplaced<
+        NumberedEvent,
+    >,
     environment: &EnvironmentName,
     sources: &Sources,
     cx: &Context<'_>,

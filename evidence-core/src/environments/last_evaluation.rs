@@ -33,7 +33,7 @@ pub(crate) struct LastEvaluation {
     pub(crate) artifacts: Evaluated,
     /// The number of attestations held, by trail ([`Limits::evaluated_attestations`](crate::limits::Limits)).
     pub(crate) kept: BTreeMap<Id, usize>,
-    /// Its approximate size in bytes, after [`measured`](Self::measured).
+    /// Its approximate size in bytes, after [`with_size`](Self::with_size).
     pub(crate) bytes: usize,
 }
 
@@ -128,7 +128,7 @@ fn instance_bytes(instance: &RunningArtifact) -> usize {
 
 impl LastEvaluation {
     /// Returns the same evaluation with its size. This takes a while for many artifacts.
-    pub(super) fn measured(self) -> Self {
+    pub(super) fn with_size(self) -> Self {
         let Self { since: _, ledger, policies, open, artifacts, kept, bytes: _ } = &self;
         let artifacts = artifacts.values().map(|artifact| artifact.bytes()).sum::<usize>();
         let instances = open.1.values().map(instance_bytes).sum::<usize>();
@@ -147,7 +147,10 @@ impl Weigh for LastEvaluation {
 /// Takes out the artifacts of these trails, and of all trails that share artifacts with them, transitively.
 /// Returns their keys. The evaluation of a trail is limited for all its running artifacts together, so a
 /// trail is evaluated for all of them or for none.
-pub(crate) fn take_of_trails(artifacts: &mut Evaluated, trails: &BTreeSet<Id>) -> BTreeSet<ArtifactKey> {
+pub(crate) fn take_artifacts_of_trails(
+    artifacts: &mut Evaluated,
+    trails: &BTreeSet<Id>,
+) -> BTreeSet<ArtifactKey> {
     if !artifacts.values().any(|artifact| artifact.trails.iter().any(|trail| trails.contains(trail))) {
         return BTreeSet::new();
     }

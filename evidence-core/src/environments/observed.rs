@@ -38,7 +38,7 @@ impl ObservedArtifact {
         std::iter::once(self.name.as_str()).chain(self.other_names.iter().map(String::as_str))
     }
 
-    pub(crate) fn as_policies_see_it(&self) -> policy::Artifact<'_> {
+    pub(crate) fn to_policy_artifact(&self) -> policy::Artifact<'_> {
         policy::Artifact {
             name: &self.name,
             other_names: &self.other_names,

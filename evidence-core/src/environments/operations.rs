@@ -175,7 +175,7 @@ impl Operation for PutEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        cx.retry_in_turn(Key::Environment(input.name.clone()), || put(&input, cx)).await?;
+        cx.retry_exclusively(Key::Environment(input.name.clone()), || put(&input, cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -270,17 +270,17 @@ pub(super) async fn record_settings(
     let mut draft = Draft { facts: vec![fact(updated.clone())], preconditions, ..Draft::default() };
     let is_judged_otherwise = updated.policies != known.record.policies
         || updated.require_provenance != known.record.require_provenance;
-    let asked_otherwise = asked_otherwise(&known.record, &updated);
+    let members = members_with_changed_policies(&known.record, &updated);
     if is_judged_otherwise && known.record.kind.is_physical() {
         let known = KnownEnvironment { record: updated, ..known };
         draft.extend(evaluation::reevaluate(&known, Changed::Policies, policies, cx).await?);
     }
     cx.record(draft).await?;
-    reevaluate_members(asked_otherwise, cx).await
+    reevaluate_members(members, cx).await
 }
 
 /// Returns the members for which the requirements of a logical environment changed.
-fn asked_otherwise(before: &Environment, now: &Environment) -> BTreeSet<Id> {
+fn members_with_changed_policies(before: &Environment, now: &Environment) -> BTreeSet<Id> {
     let members = |record: &Environment| BTreeSet::from_iter(record.included.iter().copied());
     let (was, is) = (members(before), members(now));
     match (before.policies == now.policies, now.policies.is_empty()) {
@@ -398,7 +398,7 @@ impl Operation for PatchEnvironment {
 
     async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let record = Key::Environment(self.env_name.clone());
-        cx.retry_in_turn(record, || self.change(&patch, cx)).await?;
+        cx.retry_exclusively(record, || self.change(&patch, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -504,11 +504,11 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     }
     at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
     record.last_modified_at = cx.now_after(record.last_modified_at);
-    let asked_otherwise = asked_otherwise(&before, &record);
+    let members = members_with_changed_policies(&before, &record);
     let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, precondition);
     draft.preconditions.push(Precondition::Denotes(Key::Environment(member.name), member.id));
     cx.record(draft).await?;
-    reevaluate_members(asked_otherwise, cx).await
+    reevaluate_members(members, cx).await
 }
 
 /// The most members that are read at once.

@@ -29,7 +29,7 @@ const OPERATOR: &str = "evidence";
 
 /// Evaluates an environment's running artifacts again. Records nothing if the result is the same.
 pub(crate) async fn reevaluate(name: &EnvironmentName, changed: Changed, cx: &Context<'_>) -> Result<()> {
-    let evaluated = cx.retry_in_turn(Key::Environment(name.clone()), || async {
+    let evaluated = cx.retry_exclusively(Key::Environment(name.clone()), || async {
         let known = cx.store().environment(cx.org()?, name.as_str()).await?;
         let Some(known) = known.filter(|known| !known.archived) else { return Ok(()) };
         let draft = evaluation::reevaluate(&known, changed, Vec::new(), cx).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn reevaluate_members(members: BTreeSet<Id>, cx: &Context<'_>) 
 
 /// Returns those of these environments that have no policies, but whose latest snapshots have verdicts for a
 /// logical environment. The logical environment may no longer require anything of them.
-async fn asked_before(known: &[KnownEnvironment], cx: &Context<'_>) -> Result<BTreeSet<Id>> {
+async fn with_obsolete_verdicts(known: &[KnownEnvironment], cx: &Context<'_>) -> Result<BTreeSet<Id>> {
     let latest = known.iter().filter(|known| known.record.policies.is_empty() && known.status.snapshots > 0);
     let latest = latest.map(|known| (known.record.id, known.status.snapshots..=known.status.snapshots));
     let latest = Vec::from_iter(latest);
@@ -138,11 +138,11 @@ impl Operation for ReevaluateEnvironments {
         for part in ids.chunks(PAGE) {
             let mut known = cx.store().environments_by_id(cx.org()?, part).await?;
             if self.changed == Changed::Policies {
-                let asked = asked_before(&known, cx).await?;
-                let is_asked = |known: &KnownEnvironment| {
-                    !known.record.policies.is_empty() || asked.contains(&known.record.id)
+                let obsolete = with_obsolete_verdicts(&known, cx).await?;
+                let needs_evaluation = |known: &KnownEnvironment| {
+                    !known.record.policies.is_empty() || obsolete.contains(&known.record.id)
                 };
-                known.retain(is_asked);
+                known.retain(needs_evaluation);
             }
             outcome = outcome.and(reevaluate_all(known, self.changed, cx).await);
         }

@@ -149,7 +149,7 @@ impl Report {
     /// Handles the report. Returns the status 201 if it took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
         let record = Key::Environment(environment.clone());
-        let created = cx.retry_in_turn(record, || self.receive_once(environment, cx)).await?;
+        let created = cx.retry_exclusively(record, || self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 

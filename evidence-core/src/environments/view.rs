@@ -157,7 +157,7 @@ impl EnvironmentSummaries {
         let mut members = Members::default();
         for id in included.iter().filter(|id| !self.archived.contains(*id)) {
             let state = self.environments.get(id).and_then(|member| member.own.state);
-            members.add((state, self.latest.get(id).and_then(|row| row.says_of(logical))));
+            members.add((state, self.latest.get(id).and_then(|row| row.policies_verdict_for(logical))));
         }
         members.state(Some(policies))
     }

@@ -274,7 +274,7 @@ impl Operation for PutFlow {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, template) = cx.with_template(body).await?;
         let created = cx.retry(|| put(&input, template.as_ref(), cx)).await?;
-        cx.remember_kept(template);
+        cx.cache_recorded(template);
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -323,7 +323,7 @@ impl Operation for PutLegacyFlow {
         let template = Uploaded::of_names(&names)?;
         let input = FlowInput { name, description, visibility };
         let created = cx.retry(|| put(&input, Some(&template), cx)).await?;
-        cx.remember_kept(Some(template));
+        cx.cache_recorded(Some(template));
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -353,7 +353,7 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     record.visibility = input.visibility.unwrap_or(record.visibility);
     let mut draft = Draft::default();
     if let Some(template) = template {
-        draft.keep_template(template, cx).await?;
+        draft.add_template_text(template, cx).await?;
         if template.reference != record.template {
             record.template = template.reference;
             record.template_id = cx.new_id();

@@ -25,7 +25,7 @@ impl Parsed {
     }
 
     /// Returns the template for a text missing from the store, which is damage. No report satisfies it.
-    pub(super) fn lost() -> Self {
+    pub(super) fn missing() -> Self {
         Self { text: String::new(), template: Template::lost() }
     }
 }

@@ -26,7 +26,7 @@ impl Found {
     pub(crate) fn of(&self, reference: Option<TextRef>) -> Arc<Parsed> {
         match reference {
             None => Arc::new(Parsed::empty()),
-            Some(text) => self.0.get(&text.sha256).cloned().unwrap_or_else(|| Arc::new(Parsed::lost())),
+            Some(text) => self.0.get(&text.sha256).cloned().unwrap_or_else(|| Arc::new(Parsed::missing())),
         }
     }
 }
@@ -63,7 +63,7 @@ impl Context<'_> {
 
     /// Caches an uploaded template after it is recorded. Not earlier: this server must not evaluate by a
     /// template that other servers cannot read from the store.
-    pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
+    pub(crate) fn cache_recorded(&self, uploaded: Option<Uploaded>) {
         if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
             self.caches().templates.insert(text.sha256, parsed);
         }
@@ -72,7 +72,7 @@ impl Context<'_> {
 
 /// Maps each item and its template with `make`, lazily and in order. Runs off the async runtime if
 /// `evaluations` is large. Holds only the templates of one read in memory, however many items there are.
-pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
+pub(crate) fn map_with_templates<T: Send + 'static, V: Send + 'static>(
     items: Vec<(Option<TextRef>, T)>,
     owned: OwnedContext,
     evaluations: impl Fn(&T, &Template) -> usize + Clone + Send + 'static,
@@ -129,9 +129,9 @@ impl Uploaded {
 impl Draft {
     /// Adds the text of an uploaded template to the draft if the organization does not have it, or only a
     /// damaged copy.
-    pub(crate) async fn keep_template(&mut self, uploaded: &Uploaded, cx: &Context<'_>) -> Result<()> {
+    pub(crate) async fn add_template_text(&mut self, uploaded: &Uploaded, cx: &Context<'_>) -> Result<()> {
         match uploaded.reference {
-            Some(reference) => self.keep_text(&uploaded.parsed.text, reference, cx).await,
+            Some(reference) => self.add_text(&uploaded.parsed.text, reference, cx).await,
             None => Ok(()),
         }
     }

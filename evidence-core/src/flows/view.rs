@@ -11,7 +11,7 @@ use crate::context::{Context, OwnedContext};
 use crate::error::Result;
 use crate::flows::parsed::Parsed;
 use crate::flows::record::{Flow, Visibility};
-use crate::flows::templates::each_with_template;
+use crate::flows::templates::map_with_templates;
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
 use crate::operation::Envelope;
@@ -20,7 +20,7 @@ use crate::rules::compliance::State;
 use crate::store::batch::sort_by_ids;
 use crate::tags::record::Tags;
 use crate::time::Seconds;
-use crate::trails::evaluation::{Activity, newest_of_flows};
+use crate::trails::evaluation::{Activity, newest_trail_activity};
 
 /// A flow: a repeatable process. A trail is one execution of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -112,7 +112,7 @@ pub(super) async fn views(
 ) -> Result<impl Stream<Item = Result<ListedFlow>> + Send + 'static> {
     let cx = owned.context();
     let mut flows = cx.store().flows_by_id(cx.org()?, &ids).await?;
-    let newest = newest_of_flows(&ids, &cx).await?;
+    let newest = newest_trail_activity(&ids, &cx).await?;
     let mut repo_urls = BTreeMap::from_iter(cx.store().flow_repo_urls(cx.org()?, &ids).await?);
     sort_by_ids(&mut flows, &ids, |flow| flow.id);
     let with_activity = |flow: Flow| {
@@ -120,7 +120,7 @@ pub(super) async fn views(
         (flow.template, (newest.get(&flow.id).copied(), repo_url, flow))
     };
     let flows = flows.into_iter().map(with_activity).collect();
-    Ok(each_with_template(flows, owned.clone(), |_, _| 0, listed))
+    Ok(map_with_templates(flows, owned.clone(), |_, _| 0, listed))
 }
 
 impl Envelope<ListedFlow> for Option<Pagination> {

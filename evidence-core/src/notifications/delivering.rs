@@ -11,12 +11,12 @@ use tracing::Level;
 use crate::actions::record::{Action, Target};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
-use crate::feed::Held;
 use crate::id::Id;
-use crate::notifications::events::{Event, Place, delivery_id, events, telling, tells};
+use crate::leases::HeldLease;
+use crate::notifications::deliverer::{Deliverer, HEAVY, NAME, OrgState, POLL_INTERVAL, after};
+use crate::notifications::events::{Event, Place, causes_events, delivery_id, event_fact, events};
 use crate::notifications::lookup;
 use crate::notifications::payload::payload;
-use crate::notifications::post::{HEAVY, Known, NAME, Post, REST, after};
 use crate::notifications::sender::Message;
 use crate::notifications::store::{Delivery, Position};
 use crate::notifications::watched::places;
@@ -89,7 +89,7 @@ struct Round<'p> {
     target: Target,
     /// The places that the action watches.
     places: BTreeSet<Place>,
-    org: &'p Known,
+    org: &'p OrgState,
     delivery: Delivery,
     /// The number of events that may still be delivered in this round.
     events_left: usize,
@@ -108,13 +108,13 @@ impl Round<'_> {
     }
 }
 
-impl Post {
+impl Deliverer {
     /// Delivers events to a target in order. Stops after the last one, after a failed attempt, or at the end
     /// of the round. An error comes with the progress at which it occurred.
     pub(super) async fn deliver(
         &self,
         delivery: Delivery,
-        org: &Known,
+        org: &OrgState,
     ) -> std::result::Result<(), (Reached, Error)> {
         let reached = Reached::of(&delivery);
         let round = self.begin_round(delivery, org).await.map_err(|error| (reached, error))?;
@@ -124,7 +124,7 @@ impl Post {
     }
 
     /// Starts a round. Returns `None` if the target was deleted.
-    async fn begin_round<'p>(&self, delivery: Delivery, org: &'p Known) -> Result<Option<Round<'p>>> {
+    async fn begin_round<'p>(&self, delivery: Delivery, org: &'p OrgState) -> Result<Option<Round<'p>>> {
         let Some((action, target)) = self.action_and_target(&delivery).await? else {
             self.evidence.store().forget_delivery(delivery.org, delivery.target).await?;
             return Ok(None);
@@ -155,7 +155,7 @@ impl Post {
                 }
                 round.delivery.state.go_on_from(next);
             }
-            if round.delivery.state.next.entry >= planned && self.rest(round).await? {
+            if round.delivery.state.next.entry >= planned && self.mark_idle(round).await? {
                 return Ok(());
             }
             if self.evidence.now() >= round.ends_at {
@@ -202,27 +202,27 @@ impl Post {
         };
         if let Err(error) = put_off.await {
             tracing::warn!(%org, %target, %error, "an attempt cannot be postponed");
-            sleep(REST).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Records that nothing is left to deliver, and returns whether it did. Does nothing if more was planned
     /// meanwhile. The lock excludes planning in this process; the lease excludes another process.
-    async fn rest(&self, round: &mut Round<'_>) -> Result<bool> {
+    async fn mark_idle(&self, round: &mut Round<'_>) -> Result<bool> {
         let _planning = round.org.planning.lock().await;
         if self.evidence.store().cursor(NAME, round.delivery.org).await? > round.delivery.state.next.entry {
             return Ok(false);
         }
         round.delivery.due_at = None;
-        self.put_while(&mut round.delivery, Some(&self.held)).await.map(|()| true)
+        self.put_while(&mut round.delivery, Some(&self.lease)).await.map(|()| true)
     }
 
     async fn put(&self, delivery: &mut Delivery) -> Result<()> {
         self.put_while(delivery, None).await
     }
 
-    async fn put_while(&self, delivery: &mut Delivery, held: Option<&Held>) -> Result<()> {
-        if !self.evidence.store().put_delivery(delivery, held).await? {
+    async fn put_while(&self, delivery: &mut Delivery, lease: Option<&HeldLease>) -> Result<()> {
+        if !self.evidence.store().put_delivery(delivery, lease).await? {
             return Err(StoreError::Conflict.into());
         }
         delivery.revision += 1;
@@ -243,13 +243,13 @@ impl Post {
     /// Delivers the events of an entry, from the position of the delivery on.
     async fn deliver_entry(&self, entry: StoredEntry, round: &mut Round<'_>) -> Result<EntryOutcome> {
         let (index, at, leaf) = (entry.index, entry.effective_at, entry.leaf_hash);
-        let since = round.action.record.tells_since(&round.target, self.evidence.now());
-        if at < since || !tells(&entry.kind) {
+        let since = round.action.record.notifies_since(&round.target, self.evidence.now());
+        if at < since || !causes_events(&entry.kind) {
             return Ok(EntryOutcome::Complete);
         }
         let org = round.delivery.org;
         let compute = self.evidence.compute().on_behalf_of(Some(org));
-        let read = compute.run_if(entry.payload.len() > HEAVY, move || telling(&entry)).await?;
+        let read = compute.run_if(entry.payload.len() > HEAVY, move || event_fact(&entry)).await?;
         let Some(fact) = read else { return Ok(EntryOutcome::Complete) };
         let mut events = round.concerned(index, &fact);
         let is_all = events.len() <= round.events_left;

@@ -17,17 +17,17 @@ use crate::store::entry::StoredEntry;
 use crate::trails::record::Trail;
 
 /// The kinds of facts that cause events.
-const TELLING: [&str; 5] =
+const EVENT_KINDS: [&str; 5] =
     ["snapshot_taken", "artifact_allowed", "trail_begun", "artifact_reported", "attestation_added"];
 
 /// Returns whether facts of this kind cause events. Others need not be read.
-pub(super) fn tells(kind: &str) -> bool {
-    TELLING.contains(&kind)
+pub(super) fn causes_events(kind: &str) -> bool {
+    EVENT_KINDS.contains(&kind)
 }
 
 /// Returns the fact of an entry if it causes events. An unreadable entry causes none.
-pub(super) fn telling(entry: &StoredEntry) -> Option<Fact> {
-    if !tells(&entry.kind) {
+pub(super) fn event_fact(entry: &StoredEntry) -> Option<Fact> {
+    if !causes_events(&entry.kind) {
         return None;
     }
     let read = Fact::read(&entry.payload);
@@ -175,7 +175,7 @@ mod tests {
             ],
             2,
         );
-        let told: Vec<_> = events(&fact).iter().map(|event| (event.place, event.trigger)).collect();
+        let reported: Vec<_> = events(&fact).iter().map(|event| (event.place, event.trigger)).collect();
         let expected = [
             (0, "ON_NON_COMPLIANT_ENV"),
             (1, "ON_STARTED_ARTIFACT"),
@@ -185,10 +185,10 @@ mod tests {
             (5, "ON_EXITED_ARTIFACT"),
             (6, "ON_EXITED_ARTIFACT"),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         let fact = snapshot(true, &["became-non-compliant"], 0);
-        let told: Vec<_> = events(&fact).iter().map(|event| event.trigger).collect();
-        assert_eq!(told, ["ON_COMPLIANT_ENV", "ON_SCALED_ARTIFACT"]);
+        let reported: Vec<_> = events(&fact).iter().map(|event| event.trigger).collect();
+        assert_eq!(reported, ["ON_COMPLIANT_ENV", "ON_SCALED_ARTIFACT"]);
     }
 
     #[test]
@@ -211,10 +211,11 @@ mod tests {
             let [_, environment] = places;
             snapshot.logical = vec![LogicalVerdict { environment, policies: vec![], compliant: complies }];
             let fact = Fact::SnapshotTaken { snapshot };
-            let told = events(&fact);
-            let found = told.iter().find(|event| event.at == there).map(|event| (event.place, event.trigger));
+            let reported = events(&fact);
+            let found =
+                reported.iter().find(|event| event.at == there).map(|event| (event.place, event.trigger));
             assert_eq!(found, expected.map(|trigger| (2, trigger)), "{compliant} {complies}");
-            assert_eq!(told.iter().filter(|event| event.at == here).count(), 2);
+            assert_eq!(reported.iter().filter(|event| event.at == here).count(), 2);
         }
     }
 

@@ -16,12 +16,12 @@ use futures_util::FutureExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
-use crate::background::runner::{Job, Turn};
+use crate::background::runner::{Job, JobContext};
 use crate::error::{Error, Result};
 use crate::id::Id;
+use crate::notifications::deliverer::{Deliverer, NAME, POLL_INTERVAL};
 use crate::notifications::delivering::Reached;
 use crate::notifications::planning::Planning;
-use crate::notifications::post::{NAME, Post, REST};
 use crate::notifications::sender::Sender;
 use crate::notifications::store::Channel;
 use crate::store::error::StoreError;
@@ -59,15 +59,15 @@ impl Job for Notify {
     }
 
     fn every(&self) -> Duration {
-        REST
+        POLL_INTERVAL
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        let (evidence, sender) = (turn.evidence().clone(), Arc::clone(&self.sender));
-        let post = Arc::new(Post::new(evidence, sender, turn.held()));
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        let (evidence, sender) = (cx.evidence().clone(), Arc::clone(&self.sender));
+        let deliverer = Arc::new(Deliverer::new(evidence, sender, cx.held_lease()));
         // The three loops run concurrently, so that none delays another. They end when one of them fails.
-        let (http, mail) = (deliver(&post, Channel::Http), deliver(&post, Channel::Mail));
-        tokio::try_join!(plan(turn, &post), http, mail).map(|(never, ..)| match never {})
+        let (http, mail) = (deliver(&deliverer, Channel::Http), deliver(&deliverer, Channel::Mail));
+        tokio::try_join!(plan(cx, &deliverer), http, mail).map(|(never, ..)| match never {})
     }
 }
 
@@ -84,26 +84,26 @@ struct Attempts {
 }
 
 /// Plans notifications until the store fails.
-async fn plan(turn: &Turn, post: &Arc<Post>) -> Result<Infallible> {
+async fn plan(cx: &JobContext, deliverer: &Arc<Deliverer>) -> Result<Infallible> {
     let mut planning = Planning::default();
     loop {
-        planning.round(turn, post).await?;
-        planning.rest().await;
+        planning.round(cx, deliverer).await?;
+        planning.pause().await;
     }
 }
 
 /// Delivers due notifications of a channel until the store fails.
-async fn deliver(post: &Arc<Post>, channel: Channel) -> Result<Infallible> {
+async fn deliver(deliverer: &Arc<Deliverer>, channel: Channel) -> Result<Infallible> {
     let mut attempts = Attempts { channel, running: JoinSet::new(), busy: BTreeSet::new(), last: None };
     loop {
-        attempts.begin(post).await?;
-        let mut rest = pin!(sleep(REST));
+        attempts.begin(deliverer).await?;
+        let mut pause = pin!(sleep(POLL_INTERVAL));
         tokio::select! {
-            () = &mut rest => {}
+            () = &mut pause => {}
             Some(ended) = attempts.running.join_next() => {
                 let mut ended = Some(ended);
                 while let Some(outcome) = ended {
-                    attempts.settle(outcome);
+                    attempts.remove_finished(outcome);
                     ended = attempts.running.try_join_next();
                 }
             }
@@ -113,21 +113,21 @@ async fn deliver(post: &Arc<Post>, channel: Channel) -> Result<Infallible> {
 
 impl Attempts {
     /// Starts due deliveries up to the limits, one organization after another.
-    async fn begin(&mut self, post: &Arc<Post>) -> Result<()> {
+    async fn begin(&mut self, deliverer: &Arc<Deliverer>) -> Result<()> {
         let mut after = self.last.take();
         loop {
             if self.busy.len() >= ATTEMPTS {
                 self.last = after;
                 return Ok(());
             }
-            let now = post.evidence.now();
+            let now = deliverer.evidence.now();
             let Some((org, due)) =
-                post.evidence.store().due_deliveries(self.channel, now, after, DUE).await?
+                deliverer.evidence.store().due_deliveries(self.channel, now, after, DUE).await?
             else {
                 return Ok(());
             };
             after = Some(org);
-            let Some(known) = post.planned(org) else { continue };
+            let Some(known) = deliverer.planned(org) else { continue };
             for delivery in due {
                 let key = (org, delivery.target);
                 let of_org = self.busy.iter().filter(|(busy, _)| *busy == org).count();
@@ -137,17 +137,18 @@ impl Attempts {
                 if !self.busy.insert(key) {
                     continue;
                 }
-                let (post, known) = (Arc::clone(post), known.clone());
+                let (deliverer, known) = (Arc::clone(deliverer), known.clone());
                 self.running.spawn(async move {
                     let reached = Reached::of(&delivery);
                     // A panic counts like an unreadable entry.
-                    let delivered = AssertUnwindSafe(post.deliver(delivery, &known)).catch_unwind().await;
+                    let delivered =
+                        AssertUnwindSafe(deliverer.deliver(delivery, &known)).catch_unwind().await;
                     let outcome = delivered.unwrap_or_else(|_| {
                         let source = "the attempt panicked".into();
                         Err((reached, Error::Internal { what: "an attempt failed", source }))
                     });
                     if let Err((reached, error)) = &outcome {
-                        post.failed(key, *reached, error).await;
+                        deliverer.failed(key, *reached, error).await;
                     }
                     (key, outcome.map_err(|(_, error)| error))
                 });
@@ -156,7 +157,7 @@ impl Attempts {
     }
 
     /// Removes a finished attempt, so that its target can be served again.
-    fn settle(&mut self, outcome: std::result::Result<Ended, JoinError>) {
+    fn remove_finished(&mut self, outcome: std::result::Result<Ended, JoinError>) {
         match outcome {
             Ok((key, outcome)) => {
                 self.busy.remove(&key);
@@ -170,7 +171,7 @@ impl Attempts {
     }
 }
 
-impl Post {
+impl Deliverer {
     /// Handles an attempt that could not be made. It counts only if the event itself may be the cause.
     async fn failed(&self, key: (Id, Id), reached: Reached, error: &Error) {
         match error {
@@ -179,7 +180,7 @@ impl Post {
             Error::Store(
                 StoreError::Conflict | StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_),
             )
-            | Error::Overloaded(_) => sleep(REST).await,
+            | Error::Overloaded(_) => sleep(POLL_INTERVAL).await,
             _ => self.put_off(key, reached).await,
         }
     }

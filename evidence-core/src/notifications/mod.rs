@@ -1,13 +1,13 @@
 //! Notifications: a [`Sender`] reports events in environments and flows to the targets of actions. A host
 //! adds [`Notify`] to its background work.
 
+pub(crate) mod deliverer;
 pub(crate) mod delivering;
 pub(crate) mod events;
 pub(crate) mod job;
 pub(crate) mod lookup;
 pub(crate) mod payload;
 pub(crate) mod planning;
-pub(crate) mod post;
 pub(crate) mod replay;
 pub(crate) mod sender;
 pub(crate) mod store;

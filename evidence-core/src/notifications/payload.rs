@@ -204,7 +204,7 @@ pub(super) fn payload(event: &Event<'_>, at: Timestamp, names: &Names) -> Option
 
 /// Returns whether a change of state causes a notification. An environment that becomes compliant must have
 /// been non-compliant before. One that becomes non-compliant always causes one, also at its first verdict.
-fn tells(before: Option<bool>, now: Option<bool>) -> bool {
+fn is_notified(before: Option<bool>, now: Option<bool>) -> bool {
     match now {
         Some(true) => before == Some(false),
         Some(false) => before != Some(false),
@@ -216,7 +216,7 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
     let place = &names.place;
     Some(match &event.what {
         What::Verdict(snapshot) => {
-            if !tells(names.state_before, snapshot.state()) {
+            if !is_notified(names.state_before, snapshot.state()) {
                 return None;
             }
             let text = format!("Environment {place} is {} now", status(snapshot.compliant));
@@ -224,7 +224,7 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
         }
         What::LogicalVerdict(snapshot, verdict) => {
             let before = names.logical_before.get(&verdict.environment).copied();
-            if !tells(before, Some(verdict.compliant)) {
+            if !is_notified(before, Some(verdict.compliant)) {
                 return None;
             }
             let logical = names.logical.get(&verdict.environment)?;
@@ -265,15 +265,15 @@ fn details(event: &Event<'_>, names: &Names) -> Option<(String, Details)> {
                 Details::Environment { snapshot: Some(names.snapshot(snapshot)), artifact: Some(artifact) },
             )
         }
-        What::Allowed(allowance) => {
+        What::Allowed(allowlist_entry) => {
             let artifact = ArtifactDetails {
-                name: allowance.artifact_name.clone(),
-                fingerprint: Some(allowance.fingerprint.to_string()),
+                name: allowlist_entry.artifact_name.clone(),
+                fingerprint: Some(allowlist_entry.fingerprint.to_string()),
                 provenance: None,
             };
             let text = format!(
                 "Artifact {} is allowed in environment {place} by {}",
-                allowance.artifact_name, allowance.by.name
+                allowlist_entry.artifact_name, allowlist_entry.by.name
             );
             (text, Details::Environment { snapshot: None, artifact: Some(artifact) })
         }

@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::actions::record::{Action, Destination, Watched};
-use crate::background::runner::{Batch, Turn};
+use crate::background::runner::{Batch, JobContext};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
+use crate::notifications::deliverer::{Deliverer, HEAVY, NAME, OrgState, POLL_INTERVAL, after, before};
 use crate::notifications::delivering::LONGEST_PAUSE;
-use crate::notifications::events::{Place, events, telling};
-use crate::notifications::post::{HEAVY, Known, NAME, Post, REST, after, before};
+use crate::notifications::events::{Place, event_fact, events};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::notifications::watched;
 use crate::orgs::record::Organization;
@@ -55,8 +55,8 @@ pub(super) struct Planning {
 
 impl Planning {
     /// Plans for all organizations. An organization that takes long continues during the next rounds.
-    pub(super) async fn round(&mut self, turn: &Turn, post: &Arc<Post>) -> Result<()> {
-        let store = turn.evidence().store();
+    pub(super) async fn round(&mut self, cx: &JobContext, deliverer: &Arc<Deliverer>) -> Result<()> {
+        let store = cx.evidence().store();
         let mut after = Some(String::new());
         self.has_more = false;
         while let Some(last) = after {
@@ -66,16 +66,16 @@ impl Planning {
             // One query for all organizations, because most have no new entries.
             let sizes = BTreeMap::from_iter(store.ledger_sizes(&ids).await?);
             for org in page.records {
-                let (known, size) = (post.known(&org), sizes.get(&org.id).copied());
+                let (known, size) = (deliverer.org_state(&org), sizes.get(&org.id).copied());
                 let Some(size) = size.filter(|size| known.planned != Some(*size)) else { continue };
                 while self.busy.len() >= ORGS_AT_ONCE {
                     self.ended().await;
                 }
                 let id = org.id;
                 if self.busy.insert(id) {
-                    let (turn, post) = (turn.clone(), Arc::clone(post));
+                    let (cx, deliverer) = (cx.clone(), Arc::clone(deliverer));
                     self.running.spawn(async move {
-                        let planned = plan_next(&turn, &post, &known, &org, size);
+                        let planned = plan_next(&cx, &deliverer, &known, &org, size);
                         let planned = AssertUnwindSafe(planned).catch_unwind().await;
                         // The next round starts it again.
                         let broke_off = |_| {
@@ -91,14 +91,14 @@ impl Planning {
     }
 
     /// Waits for the next round: a short pause, unless more is left to plan.
-    pub(super) async fn rest(&mut self) {
-        let mut rest = pin!(sleep(REST));
+    pub(super) async fn pause(&mut self) {
+        let mut pause = pin!(sleep(POLL_INTERVAL));
         loop {
             if self.has_more {
                 return;
             }
             tokio::select! {
-                () = &mut rest => return,
+                () = &mut pause => return,
                 () = self.ended(), if !self.busy.is_empty() => {}
             }
         }
@@ -120,11 +120,17 @@ impl Planning {
 
 /// Plans for an organization whose ledger has at least `size` entries. Returns whether it reached the end. A
 /// damaged ledger does not affect other organizations.
-async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, size: u64) -> bool {
+async fn plan_next(
+    cx: &JobContext,
+    deliverer: &Deliverer,
+    known: &OrgState,
+    org: &Organization,
+    size: u64,
+) -> bool {
     let planned = async {
-        let is_done = plan(turn, known, org.id).await?;
+        let is_done = plan(cx, known, org.id).await?;
         if is_done {
-            post.note_planned(org.id, size);
+            deliverer.note_planned(org.id, size);
         }
         Ok::<_, crate::error::Error>(is_done)
     };
@@ -136,8 +142,8 @@ async fn plan_next(turn: &Turn, post: &Post, known: &Known, org: &Organization, 
 }
 
 /// Plans the entries from the job's cursor on. Returns whether it reached the end.
-async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
-    let (evidence, store) = (turn.evidence(), turn.evidence().store());
+async fn plan(cx: &JobContext, known: &OrgState, org: Id) -> Result<bool> {
+    let (evidence, store) = (cx.evidence(), cx.evidence().store());
     for _ in 0..IN_A_ROW {
         // With a cursor, the last action may just have been deleted. Its targets are removed when that entry
         // is read.
@@ -145,7 +151,7 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
             return Ok(true);
         }
         // Entries are read before the actions. A change of an action can only concern later entries.
-        let mut batch = turn.next(org, PAGE).await?;
+        let mut batch = cx.next_batch(org, PAGE).await?;
         let Some(first) = batch.entries.first() else { return Ok(true) };
         if batch.from == 0 {
             // Events before the first action are skipped, so the cursor advances to it.
@@ -154,7 +160,7 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
             if first.effective_at < since {
                 let to = store.ledger_size_at(org, before(since, Duration::from_micros(1))).await?;
                 batch.entries = store.ledger_entries(org, to.saturating_sub(1), 1).await?;
-                turn.done(&batch).await?;
+                cx.commit(&batch).await?;
                 continue;
             }
         }
@@ -165,12 +171,12 @@ async fn plan(turn: &Turn, known: &Known, org: Id) -> Result<bool> {
         let (found, entries) = compute.run_if(bytes > HEAVY, read).await?;
         batch.entries = entries;
         if found.is_nothing() {
-            turn.done(&batch).await?;
+            cx.commit(&batch).await?;
             continue;
         }
         let _planning = known.planning.lock().await;
         note(evidence, &batch, &found).await?;
-        turn.done(&batch).await?;
+        cx.commit(&batch).await?;
     }
     Ok(false)
 }
@@ -205,7 +211,7 @@ impl BatchEvents {
             match entry.kind.as_str() {
                 "action_updated" | "action_deleted" => found.changes(entry),
                 _ => {
-                    let Some(fact) = telling(entry) else { continue };
+                    let Some(fact) = event_fact(entry) else { continue };
                     if let Fact::SnapshotTaken { snapshot } = &fact {
                         found.physical.insert(snapshot.environment);
                     }
@@ -320,7 +326,7 @@ async fn note_action(
     // Concurrently, so that a store can write them together.
     let notes = action.targets.iter().map(async |target| {
         let known = known.iter().find(|known| known.target == target.id);
-        let first = found.first(places, &action.triggers, action.tells_since(target, evidence.now()));
+        let first = found.first(places, &action.triggers, action.notifies_since(target, evidence.now()));
         let fresh = Delivery {
             org,
             target: target.id,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::actions::record::{Action, Target};
 use crate::error::Result;
 use crate::id::Id;
-use crate::notifications::post::{NAME, before};
+use crate::notifications::deliverer::{NAME, before};
 use crate::notifications::store::{Channel, Delivery, DeliveryState, Position};
 use crate::service::Evidence;
 use crate::store::error::StoreError;

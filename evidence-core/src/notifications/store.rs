@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::record::Destination;
-use crate::feed::Held;
 use crate::id::Id;
+use crate::leases::HeldLease;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
@@ -132,9 +132,9 @@ pub trait DeliveryStore: Send + Sync {
         limit: u64,
     ) -> StoreResult<Option<(Id, Vec<Delivery>)>>;
     /// Writes a delivery if its stored revision is still the given one, and increments the revision. Returns
-    /// whether it did. Writes nothing if the organization does not exist, or if the lease `held` was lost.
+    /// whether it did. Writes nothing if the organization does not exist, or if `lease` was lost.
     /// The lease cannot change hands before the write is done.
-    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool>;
+    async fn put_delivery(&self, delivery: &Delivery, lease: Option<&HeldLease>) -> StoreResult<bool>;
     /// Deletes the delivery of a target.
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()>;
 }

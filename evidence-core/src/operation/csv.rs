@@ -3,7 +3,7 @@
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use schemars::{Schema, SchemaGenerator};
 
-use super::stream::Gathered;
+use super::stream::TextChunks;
 use super::{Answer, AnswerBody, Header, Raw, Reply, Streamed};
 use crate::compute::{Compute, Progress};
 use crate::error::Result;
@@ -48,14 +48,14 @@ impl Reply for Csv {
     async fn answer(self, compute: &Compute) -> Result<Answer> {
         let disposition = format!("attachment; filename=\"{}\"", self.file_name);
         let headers = vec![Header::new("Content-Disposition", disposition)?];
-        let mut gathered = Gathered { first: None, text: Some(self.text) };
-        let first = gathered.piece().await?.unwrap_or_default();
+        let mut chunks = TextChunks { first: None, text: Some(self.text) };
+        let first = chunks.piece().await?.unwrap_or_default();
         let media_type = MEDIA_TYPE.to_owned();
-        let body = if gathered.text.is_none() {
+        let body = if chunks.text.is_none() {
             AnswerBody::Raw(Raw { media_type: Some(media_type), bytes: first.into() })
         } else {
             compute.note(Progress::Answering);
-            let content = Box::new(Gathered { first: Some(first), ..gathered });
+            let content = Box::new(TextChunks { first: Some(first), ..chunks });
             AnswerBody::Stream(Streamed { media_type, content })
         };
         Ok(Answer { headers, ..Answer::of(body) })

@@ -61,10 +61,11 @@ pub trait Envelope<I>: Send + 'static {
 /// [`Error::Internal`] if the document cannot be serialized, or does not end with the list.
 pub(crate) fn around_last(document: &impl Serialize) -> Result<(Vec<u8>, Vec<u8>)> {
     const END: &[u8] = b"[]}";
-    let unwritable = |source| Error::Internal { what: "a document could not be serialized to JSON", source };
-    let mut text = serde_json::to_vec(document).map_err(|error| unwritable(error.into()))?;
+    let serialization_error =
+        |source| Error::Internal { what: "a document could not be serialized to JSON", source };
+    let mut text = serde_json::to_vec(document).map_err(|error| serialization_error(error.into()))?;
     if text.split_off(text.len().saturating_sub(END.len())) != END {
-        return Err(unwritable("the list is not its last member".into()));
+        return Err(serialization_error("the list is not its last member".into()));
     }
     Ok((text, b"}".to_vec()))
 }

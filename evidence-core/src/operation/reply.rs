@@ -41,13 +41,13 @@ impl Answer {
     }
 
     /// Returns the response, whose content keeps these reservations until it is sent.
-    pub(crate) fn holding(self, memory: Vec<Reservation>) -> Self {
+    pub(crate) fn with_reservations(self, memory: Vec<Reservation>) -> Self {
         if memory.is_empty() {
             return self;
         }
         let memory = Arc::new(memory);
-        let hold = |bytes| HeldBytes::of(bytes, &memory);
-        let stream = |content| Box::new(HeldChunks { content, memory: Arc::clone(&memory) });
+        let hold = |bytes| ReservedBytes::of(bytes, &memory);
+        let stream = |content| Box::new(ReservedChunks { content, memory: Arc::clone(&memory) });
         let body = match self.body {
             AnswerBody::Json(text) => AnswerBody::Json(hold(text)),
             AnswerBody::Raw(raw) => AnswerBody::Raw(Raw { bytes: hold(raw.bytes), ..raw }),
@@ -63,34 +63,34 @@ impl Answer {
 }
 
 /// Bytes with the reservations of their memory. A transport may keep them after it dropped the response.
-struct HeldBytes {
+struct ReservedBytes {
     bytes: Bytes,
     _memory: Arc<Vec<Reservation>>,
 }
 
-impl HeldBytes {
+impl ReservedBytes {
     fn of(bytes: Bytes, memory: &Arc<Vec<Reservation>>) -> Bytes {
         Bytes::from_owner(Self { bytes, _memory: Arc::clone(memory) })
     }
 }
 
-impl AsRef<[u8]> for HeldBytes {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// Streamed content with the reservations of its memory.
-struct HeldChunks {
+struct ReservedChunks {
     content: Box<dyn Chunks>,
     memory: Arc<Vec<Reservation>>,
 }
 
 #[async_trait]
-impl Chunks for HeldChunks {
+impl Chunks for ReservedChunks {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         let piece = self.content.next().await?;
-        Ok(piece.map(|piece| HeldBytes::of(piece, &self.memory)))
+        Ok(piece.map(|piece| ReservedBytes::of(piece, &self.memory)))
     }
 }
 
@@ -218,17 +218,17 @@ pub trait Reply: Send + 'static {
     fn answer(self, compute: &Compute) -> impl Future<Output = Result<Answer>> + Send;
 }
 
-pub(super) fn unwritable(source: serde_json::Error) -> Error {
+pub(super) fn serialization_error(source: serde_json::Error) -> Error {
     Error::Internal { what: "a response could not be serialized to JSON", source: source.into() }
 }
 
 /// A writer that fails beyond a maximum length.
-struct Short<'a> {
+struct LimitedWriter<'a> {
     text: &'a mut Vec<u8>,
     end: usize,
 }
 
-impl std::io::Write for Short<'_> {
+impl std::io::Write for LimitedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.write_all(bytes).map(|()| bytes.len())
     }
@@ -257,14 +257,14 @@ pub(crate) async fn write_json<T: Serialize + Send + 'static>(
     compute: &Compute,
 ) -> Result<()> {
     let begin = text.len();
-    match serde_json::to_writer(Short { end: begin + LONG_JSON, text }, &value) {
+    match serde_json::to_writer(LimitedWriter { end: begin + LONG_JSON, text }, &value) {
         Ok(()) => return Ok(()),
         Err(error) if error.is_io() => text.truncate(begin),
-        Err(error) => return Err(unwritable(error)),
+        Err(error) => return Err(serialization_error(error)),
     }
     let mut whole = std::mem::take(text);
     let write = move || serde_json::to_writer(&mut whole, &value).map(|()| whole);
-    *text = compute.run(write).await?.map_err(unwritable)?;
+    *text = compute.run(write).await?.map_err(serialization_error)?;
     Ok(())
 }
 

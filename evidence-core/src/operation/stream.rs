@@ -8,7 +8,7 @@ use futures_util::stream::{BoxStream, Stream, StreamExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use super::reply::unwritable;
+use super::reply::serialization_error;
 use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, write_json};
 use crate::blobs::Chunks;
 use crate::compute::{Compute, Progress};
@@ -37,13 +37,13 @@ impl<D> JsonStream<D> {
     }
 
     async fn body(self) -> Result<AnswerBody> {
-        let mut gathered = Gathered { first: None, text: Some(self.text) };
-        let first = gathered.piece().await?.unwrap_or_default();
-        if gathered.text.is_none() {
+        let mut chunks = TextChunks { first: None, text: Some(self.text) };
+        let first = chunks.piece().await?.unwrap_or_default();
+        if chunks.text.is_none() {
             return Ok(AnswerBody::Json(first.into()));
         }
         self.compute.note(Progress::Answering);
-        let content = Box::new(Gathered { first: Some(first), ..gathered });
+        let content = Box::new(TextChunks { first: Some(first), ..chunks });
         Ok(AnswerBody::Stream(Streamed { media_type: "application/json".to_owned(), content }))
     }
 }
@@ -75,7 +75,7 @@ impl<D: JsonSchema + 'static> Reply for Put<JsonStream<D>> {
 
 /// Returns the JSON of a value.
 pub(crate) fn json_text(value: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(unwritable)
+    serde_json::to_vec(value).map_err(serialization_error)
 }
 
 /// Streams the JSON of these items, with commas between them. Serializes them in `compute`.
@@ -91,14 +91,14 @@ pub(crate) fn json_items<I: Serialize + Send + 'static>(
 }
 
 /// A text in pieces of about [`PIECE`] bytes; a single long piece is not split.
-pub(super) struct Gathered {
-    /// The first piece, if it was already gathered.
+pub(super) struct TextChunks {
+    /// The first piece, if it was already read.
     pub(super) first: Option<Vec<u8>>,
     /// The rest of the text; `None` after its end.
     pub(super) text: Option<BoxStream<'static, Result<Vec<u8>>>>,
 }
 
-impl Gathered {
+impl TextChunks {
     pub(super) async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(text) = &mut self.text else { return Ok(None) };
         let mut piece = Vec::new();
@@ -114,7 +114,7 @@ impl Gathered {
 }
 
 #[async_trait]
-impl Chunks for Gathered {
+impl Chunks for TextChunks {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first.into()));

@@ -31,7 +31,7 @@ pub(crate) trait Version: Sized + Send + 'static {
     fn key(&self) -> VersionKey;
 
     /// Returns the event of its creation, if responses have events.
-    fn made(&self) -> Option<Self::Event>;
+    fn creation_event(&self) -> Option<Self::Event>;
 
     /// Returns the sizes of these versions, in any order. Unknown ones are skipped.
     fn sizes(
@@ -51,12 +51,12 @@ pub(crate) trait Version: Sized + Send + 'static {
     fn one(key: VersionKey, cx: &Context<'_>) -> impl Future<Output = Result<Self>> + Send {
         async move {
             let found = Self::by_number(cx.store(), cx.org()?, &[key]).await?.pop();
-            Ok(found.ok_or_else(|| lost::<Self>(key))?)
+            Ok(found.ok_or_else(|| missing_version::<Self>(key))?)
         }
     }
 }
 
-fn lost<V: Version>((record, number): VersionKey) -> StoreError {
+fn missing_version<V: Version>((record, number): VersionKey) -> StoreError {
     StoreError::corrupt(format_args!("version {number} of {} {record} cannot be read", V::OF))
 }
 
@@ -133,7 +133,7 @@ impl Versioned {
         self,
         cx: &Context<'_>,
     ) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-        filled::<V>(self.0, Lost::Fails, cx).await
+        fill_slots::<V>(self.0, Lost::Fails, cx).await
     }
 
     /// Streams the JSON of a list of records, which `read` returns by id in batches.
@@ -155,7 +155,7 @@ impl Versioned {
                 }
                 slots.extend(record.0);
             }
-            let text = filled::<V>(slots, Lost::IsLeftOut, &owned.context()).await?;
+            let text = fill_slots::<V>(slots, Lost::IsLeftOut, &owned.context()).await?;
             Ok(Some((text, (batches, is_first, read, owned))))
         });
         let bracket = |text: &[u8]| stream::iter([Ok(text.to_vec())]);
@@ -173,7 +173,7 @@ fn versions(slots: &[Slot]) -> Vec<VersionKey> {
 }
 
 /// Streams the text of these slots. Reads the versions in parts.
-async fn filled<V: Version>(
+async fn fill_slots<V: Version>(
     slots: Vec<Slot>,
     lost: Lost,
     cx: &Context<'_>,
@@ -273,11 +273,11 @@ async fn read<V: Version>(
                 Slot::After { text, has_events } => pieces.push(Piece::After { text, has_events }),
                 Slot::Version(key) => match found.remove(&key) {
                     Some(version) => {
-                        let made = version.made().as_ref().map(json_text).transpose()?;
+                        let made = version.creation_event().as_ref().map(json_text).transpose()?;
                         pieces.push(Piece::Version(json_text(&V::View::from(version))?, made));
                     }
                     None if lost == Lost::IsLeftOut => {}
-                    None => return Err(self::lost::<V>(key).into()),
+                    None => return Err(self::missing_version::<V>(key).into()),
                 },
             }
         }

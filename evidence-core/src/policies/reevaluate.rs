@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::background::runner::{Job, Turn};
+use crate::background::runner::{Job, JobContext};
 use crate::environments::evaluation::Changed;
 use crate::environments::reevaluation::reevaluate_in;
 use crate::error::Result;
@@ -39,8 +39,8 @@ impl Job for Reevaluate {
         REST
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        let (service, mut outcome) = (turn.evidence(), Ok(()));
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        let (service, mut outcome) = (cx.evidence(), Ok(()));
         let mut after = Some(String::new());
         while let Some(last) = after {
             let page = service.store().organizations_by_name(&last, PAGE).await?;

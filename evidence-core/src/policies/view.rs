@@ -140,7 +140,7 @@ impl Version for PolicyVersion {
         (self.policy, self.version)
     }
 
-    fn made(&self) -> Option<PolicyEventView> {
+    fn creation_event(&self) -> Option<PolicyEventView> {
         let kind = if self.version == 1 { "creation" } else { "new_version" };
         Some(PolicyEventView::new(kind, self.at, &self.by))
     }

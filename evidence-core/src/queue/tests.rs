@@ -12,7 +12,7 @@ const ROOM: usize = 64 * OVERHEAD;
 struct Work(Option<(Id, usize)>, Reply<()>);
 
 impl Task for Work {
-    fn room(&self) -> Option<(Id, usize)> {
+    fn reserved_bytes(&self) -> Option<(Id, usize)> {
         self.0
     }
 
@@ -26,7 +26,7 @@ fn org(number: u64) -> Id {
 }
 
 fn queue() -> (Queue<Work>, Jobs<Work>) {
-    Queue::new(Bounds { bytes: ROOM, wait: TIMEOUT, grace: Some(TIMEOUT) })
+    Queue::new(QueueLimits { bytes: ROOM, wait: TIMEOUT, grace: Some(TIMEOUT) })
 }
 
 async fn submit(queue: &Queue<Work>, room: Option<(Id, usize)>) -> StoreResult<()> {
@@ -76,7 +76,7 @@ async fn a_job_that_its_caller_gave_up_is_never_begun() {
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_a_job_that_was_begun_is_waited_for_as_long_as_is_said() {
     for grace in [Some(TIMEOUT), None] {
-        let (queue, mut jobs) = Queue::new(Bounds { bytes: ROOM, wait: TIMEOUT, grace });
+        let (queue, mut jobs) = Queue::new(QueueLimits { bytes: ROOM, wait: TIMEOUT, grace });
         let mut caller = pin!(submit(&queue, None));
         assert!(caller.as_mut().now_or_never().is_none());
         let Work(_, reply) = next(&mut jobs).await.job;
@@ -162,10 +162,10 @@ async fn room_is_free_again_once_a_job_is_done() {
     let (queue, mut jobs) = queue();
     assert!(finds_room(&queue, org(1), ROOM / 2 - OVERHEAD));
     assert!(!finds_room(&queue, org(1), 0));
-    let Queued { job, room } = next(&mut jobs).await;
+    let Queued { job, reservation } = next(&mut jobs).await;
     drop(job);
     assert!(!finds_room(&queue, org(1), 0));
-    drop(room);
+    drop(reservation);
     assert!(finds_room(&queue, org(1), ROOM / 2 - OVERHEAD));
 }
 
@@ -203,7 +203,7 @@ struct Piece {
 }
 
 impl Task for Piece {
-    fn room(&self) -> Option<(Id, usize)> {
+    fn reserved_bytes(&self) -> Option<(Id, usize)> {
         Some((org(self.org), self.bytes))
     }
 
@@ -214,7 +214,7 @@ impl Task for Piece {
 
 #[tokio::test]
 async fn uploads_yield_to_records_and_organizations_take_turns() {
-    let (queue, mut jobs) = Queue::new(Bounds { bytes: 64 << 20, wait: TIMEOUT, grace: None });
+    let (queue, mut jobs) = Queue::new(QueueLimits { bytes: 64 << 20, wait: TIMEOUT, grace: None });
     let mut callers = Vec::new();
     let mut hand_in = |org, is_upload| {
         let (reply, outcome) = queue.outcome();
@@ -244,7 +244,7 @@ async fn uploads_yield_to_records_and_organizations_take_turns() {
 
 #[tokio::test]
 async fn a_record_waits_for_a_few_uploads_however_small_they_are() {
-    let (queue, mut jobs) = Queue::new(Bounds { bytes: 64 << 20, wait: TIMEOUT, grace: None });
+    let (queue, mut jobs) = Queue::new(QueueLimits { bytes: 64 << 20, wait: TIMEOUT, grace: None });
     let mut callers = Vec::new();
     let mut hand_in = |org, is_upload| {
         let (reply, outcome) = queue.outcome();

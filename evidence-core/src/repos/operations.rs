@@ -74,7 +74,7 @@ impl Draft {
                 let precondition = Precondition::Revision(RecordKind::Repo, known.id, revision);
                 let record = known.reported_again(info);
                 if record == known {
-                    cx.remember_repo(reported, Current { revision, record: known.id })?;
+                    cx.cache_repo(reported, Current { revision, record: known.id })?;
                     self.preconditions.push(precondition);
                     return Ok(Some(known.id));
                 }

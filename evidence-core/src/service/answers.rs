@@ -127,7 +127,7 @@ impl AnswerCache {
         let (Some(cached), Some(place)) = (&self.cached, &access.org_access) else {
             return Ok(Lookup::Bypass);
         };
-        let head = self.heads.ask(place.org, || read_head(Arc::clone(store), place.org));
+        let head = self.heads.run(place.org, || read_head(Arc::clone(store), place.org));
         let ledger = match head.await {
             Head::Known(size, root) => (size, root),
             Head::Unknown => return Ok(Lookup::Bypass),

@@ -46,13 +46,13 @@ fn as_dump<S: Serializer>(policy: &Arc<Policy>, serializer: S) -> Result<S::Ok, 
 /// the list of denied artifacts.
 #[derive(Clone)]
 pub struct FailingArtifacts {
-    pub(super) denied: Arc<[Denied]>,
+    pub(super) denied: Arc<[DeniedArtifact]>,
     /// The index of the policy among those that the snapshot was evaluated against.
     pub(super) place: u16,
 }
 
 /// A running artifact that is not allowed.
-pub(super) struct Denied {
+pub(super) struct DeniedArtifact {
     pub(super) fingerprint: String,
     /// The indexes of the policies that it violates, ascending.
     pub(super) violates: Vec<u16>,
@@ -61,7 +61,7 @@ pub(super) struct Denied {
 impl FailingArtifacts {
     /// Iterates over the fingerprints, in the order of the snapshot's artifacts.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let fails = |denied: &&Denied| denied.violates.binary_search(&self.place).is_ok();
+        let fails = |denied: &&DeniedArtifact| denied.violates.binary_search(&self.place).is_ok();
         self.denied.iter().filter(fails).map(|denied| denied.fingerprint.as_str())
     }
 }
@@ -100,12 +100,12 @@ pub(super) struct AppliedVersion {
     pub(super) version: u64,
     pub(super) name: Option<PolicyName>,
     pub(super) policy: Option<Arc<Policy>>,
-    pub(super) counts: Counts,
+    pub(super) counts: CountsFor,
 }
 
 /// The verdicts that a policy of a snapshot counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counts {
+pub(super) enum CountsFor {
     /// The verdicts of the snapshot itself.
     Own,
     /// The verdicts of the logical environment that is shown, which demands the policy.
@@ -123,9 +123,9 @@ impl AppliedVersions {
         let here = verdicts.into_iter().find(|verdict| Some(verdict.environment) == logical);
         let here = here.map(|verdict| verdict.policies).unwrap_or_default();
         let counts = |id: &Id| match (here.contains(id), demanded.contains(id)) {
-            (true, _) => Counts::Demanded,
-            (false, true) => Counts::Elsewhere,
-            (false, false) => Counts::Own,
+            (true, _) => CountsFor::Demanded,
+            (false, true) => CountsFor::Elsewhere,
+            (false, false) => CountsFor::Own,
         };
         let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
         let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
@@ -149,12 +149,12 @@ impl AppliedVersions {
 
     /// Returns the policies that are shown, each with its index among all.
     pub(super) fn shown(&self) -> impl Iterator<Item = (u16, &AppliedVersion)> {
-        (0..=u16::MAX).zip(&self.policies).filter(|(_, version)| version.counts != Counts::Elsewhere)
+        (0..=u16::MAX).zip(&self.policies).filter(|(_, version)| version.counts != CountsFor::Elsewhere)
     }
 
     /// Returns the indexes of the policies that the shown logical environment demands.
     pub(super) fn demanded(&self) -> impl Iterator<Item = u16> {
-        self.shown().filter(|(_, version)| version.counts == Counts::Demanded).map(|(place, _)| place)
+        self.shown().filter(|(_, version)| version.counts == CountsFor::Demanded).map(|(place, _)| place)
     }
 
     /// Returns the decisions on an instance that was reported in these flows.
@@ -163,7 +163,7 @@ impl AppliedVersions {
         instance: &RunningArtifact,
         contexts: &[FlowContext],
     ) -> Vec<PolicyDecision> {
-        let artifact = instance.as_policies_see_it();
+        let artifact = instance.to_policy_artifact();
         let decision = |(place, version): (u16, &AppliedVersion)| {
             let satisfied = instance.violates.binary_search(&place).is_err();
             let outcome = instance.outcomes.iter().find(|outcome| outcome.policy == place);
@@ -253,7 +253,7 @@ mod tests {
                 version: 1,
                 name: Some("p".parse().unwrap()),
                 policy: Some(policy),
-                counts: Counts::Own,
+                counts: CountsFor::Own,
             };
             let applied = AppliedVersions { policies: vec![version], ..AppliedVersions::default() };
             let outcome = outcome.map(|rules| serde_json::json!({"policy": 0, "rules": rules}));

@@ -22,7 +22,7 @@ use crate::snapshots::key::ArtifactKey;
 use crate::snapshots::logical::{Part, Shown};
 use crate::snapshots::operations::unresolved;
 use crate::snapshots::record::RunningArtifact;
-use crate::snapshots::sources::{Ran, Sources, Traced, in_parts};
+use crate::snapshots::sources::{RanArtifact, Sources, WithReplaced, in_parts};
 use crate::snapshots::store::SnapshotEntry;
 use crate::snapshots::timeline::Timeline;
 use crate::snapshots::view::fingerprint;
@@ -199,7 +199,7 @@ struct Compared {
     counts: Option<(u64, u64)>,
 }
 
-impl Ran for Compared {
+impl RanArtifact for Compared {
     fn ran(&self) -> &RunningArtifact {
         &self.runs.instance
     }
@@ -305,8 +305,8 @@ async fn items(
     compared: Vec<Compared>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<DiffArtifact>> + Send + 'static> {
-    let parts = in_parts(compared.into_iter().map(Traced::bare).collect(), &owned.context()).await?;
-    let read = move |part: Vec<Traced<Compared>>| {
+    let parts = in_parts(compared.into_iter().map(WithReplaced::new).collect(), &owned.context()).await?;
+    let read = move |part: Vec<WithReplaced<Compared>>| {
         let owned = owned.clone();
         async move {
             let sources = Arc::new(Sources::read(&part, &owned.context()).await?);

@@ -590,14 +590,14 @@ impl Times {
 
 impl SnapshotRow {
     /// Returns its verdict for the policies of a logical environment.
-    pub(crate) fn says_of(&self, logical: Id) -> OwnPolicies<'_, Id> {
+    pub(crate) fn policies_verdict_for(&self, logical: Id) -> OwnPolicies<'_, Id> {
         let verdict = self.logical.iter().find(|verdict| verdict.environment == logical)?;
         Some((&verdict.policies, verdict.compliant))
     }
 
     /// Returns the environment's state by this snapshot, as a member of a logical environment.
-    fn standing(&self, logical: Id) -> (Option<bool>, OwnPolicies<'_, Id>) {
-        (Some(self.compliant), self.says_of(logical))
+    fn state_and_verdict(&self, logical: Id) -> (Option<bool>, OwnPolicies<'_, Id>) {
+        (Some(self.compliant), self.policies_verdict_for(logical))
     }
 }
 
@@ -643,7 +643,7 @@ impl Verdicts {
                 let after = rows.partition_point(|row| row.revision < entries);
                 rows.get(after.checked_sub(1)?).copied()
             });
-            found.map_or((None, None), |row: &SnapshotRow| row.standing(environment))
+            found.map_or((None, None), |row: &SnapshotRow| row.state_and_verdict(environment))
         };
         let now = spans.iter().filter(|span| span.covers(first));
         let now = now.map(|span| (span.member, stands(&span.member, first)));
@@ -671,7 +671,7 @@ impl Verdicts {
                 put(member, stands(member, entry));
             }
             if let Some(row) = taken.get(&entry) {
-                put(&row.environment, row.standing(environment));
+                put(&row.environment, row.state_and_verdict(environment));
             }
             if told.contains(&entry) {
                 let policies =

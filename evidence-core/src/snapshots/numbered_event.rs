@@ -2,7 +2,7 @@
 
 use crate::name::EnvironmentName;
 use crate::snapshots::record::RunningArtifact;
-use crate::snapshots::sources::Ran;
+use crate::snapshots::sources::RanArtifact;
 use crate::snapshots::store::Event;
 use crate::time::Timestamp;
 
@@ -20,7 +20,7 @@ pub(crate) struct NumberedEvent {
     pub(crate) member: Option<EnvironmentName>,
 }
 
-impl Ran for NumberedEvent {
+impl RanArtifact for NumberedEvent {
     fn ran(&self) -> &RunningArtifact {
         &self.event.instance
     }

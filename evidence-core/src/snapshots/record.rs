@@ -228,7 +228,7 @@ impl RunningArtifact {
     }
 
     /// Returns the data that policy conditions use.
-    pub(crate) fn as_policies_see_it(&self) -> Artifact<'_> {
+    pub(crate) fn to_policy_artifact(&self) -> Artifact<'_> {
         Artifact {
             name: &self.name,
             other_names: &self.other_names,

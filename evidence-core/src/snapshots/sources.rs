@@ -28,12 +28,12 @@ use crate::store::batch::distinct;
 use crate::time::{Seconds, Timestamp};
 
 /// Data about an artifact that ran.
-pub(crate) trait Ran {
+pub(crate) trait RanArtifact {
     /// Returns the artifact.
     fn ran(&self) -> &RunningArtifact;
 }
 
-impl Ran for SnapshotEntry {
+impl RanArtifact for SnapshotEntry {
     fn ran(&self) -> &RunningArtifact {
         &self.instance
     }
@@ -45,7 +45,7 @@ pub(crate) trait Reported {
     fn reports(&self) -> Vec<Id>;
 }
 
-impl<T: Ran> Reported for T {
+impl<T: RanArtifact> Reported for T {
     fn reports(&self) -> Vec<Id> {
         self.ran().provenance.iter().map(|provenance| provenance.artifact).collect()
     }
@@ -59,16 +59,16 @@ impl Reported for Deployment {
 
 /// Data about an artifact, with the artifacts that it replaced.
 #[derive(Debug)]
-pub(crate) struct Traced<T> {
+pub(crate) struct WithReplaced<T> {
     /// The data.
     pub(crate) item: T,
     /// The replaced artifacts, by flow.
     pub(crate) replaced: BTreeMap<Id, Replaced>,
 }
 
-impl<T: Reported> Traced<T> {
+impl<T: Reported> WithReplaced<T> {
     /// Returns the data without the replaced artifacts.
-    pub(crate) const fn bare(item: T) -> Self {
+    pub(crate) const fn new(item: T) -> Self {
         Self { item, replaced: BTreeMap::new() }
     }
 
@@ -88,15 +88,15 @@ fn starts(environment: Id, instance: &RunningArtifact) -> Vec<Start> {
 }
 
 /// Returns these items in order, with the artifacts that each replaced. Each item comes with its starts.
-pub(crate) async fn trace<T: Reported>(
+pub(crate) async fn read_replaced<T: Reported>(
     items: Vec<(T, Vec<Start>)>,
     cx: &Context<'_>,
-) -> Result<Vec<Traced<T>>> {
+) -> Result<Vec<WithReplaced<T>>> {
     let (mut starts, mut whose, mut traced) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (item, started)) in items.into_iter().enumerate() {
         whose.extend(started.iter().map(|start| (place, start.flow)));
         starts.extend(started);
-        traced.push(Traced::bare(item));
+        traced.push(WithReplaced::new(item));
     }
     if starts.is_empty() {
         return Ok(traced);
@@ -119,11 +119,11 @@ const START_BYTES: u64 = 2 << 10;
 
 /// Streams these items in order, in parts that fit in memory. Each part has the replaced artifacts in their
 /// environments, and the sources of both. Parts are read one after another.
-pub(crate) fn traced_in_parts<T: Ran + Send + Sync + 'static>(
+pub(crate) fn with_replaced_in_parts<T: RanArtifact + Send + Sync + 'static>(
     items: Vec<T>,
     environment: impl Fn(&T) -> Id,
     owned: OwnedContext,
-) -> impl Stream<Item = Result<(Vec<Traced<T>>, Sources)>> + Send + 'static {
+) -> impl Stream<Item = Result<(Vec<WithReplaced<T>>, Sources)>> + Send + 'static {
     let weighed = items.into_iter().map(|item| {
         let starts = starts(environment(&item), item.ran());
         let bytes = starts.len() as u64 * START_BYTES;
@@ -134,7 +134,7 @@ pub(crate) fn traced_in_parts<T: Ran + Send + Sync + 'static>(
         let owned = tracing.clone();
         async move {
             let cx = owned.context();
-            let parts = in_parts(trace(part, &cx).await?, &cx).await?;
+            let parts = in_parts(read_replaced(part, &cx).await?, &cx).await?;
             Ok::<_, Error>(stream::iter(parts).map(Ok))
         }
     });
@@ -149,9 +149,9 @@ pub(crate) fn traced_in_parts<T: Ran + Send + Sync + 'static>(
 
 /// Splits these items, in order, into parts whose reports fit in memory.
 pub(crate) async fn in_parts<T: Reported>(
-    items: Vec<Traced<T>>,
+    items: Vec<WithReplaced<T>>,
     cx: &Context<'_>,
-) -> Result<Vec<Vec<Traced<T>>>> {
+) -> Result<Vec<Vec<WithReplaced<T>>>> {
     let sizes = match reports(&items).as_slice() {
         [] => Vec::new(),
         some => cx.store().artifact_sizes(cx.org()?, some).await?,
@@ -164,8 +164,8 @@ pub(crate) async fn in_parts<T: Reported>(
     Ok(in_batches(weighed, MAX_ITEMS))
 }
 
-fn reports<T: Reported>(items: &[Traced<T>]) -> Vec<Id> {
-    distinct(items.iter().flat_map(Traced::reports))
+fn reports<T: Reported>(items: &[WithReplaced<T>]) -> Vec<Id> {
+    distinct(items.iter().flat_map(WithReplaced::reports))
 }
 
 /// The parts of an artifact's report that are shown.
@@ -205,7 +205,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Reads the sources of one part ([`in_parts`]).
-    pub(crate) async fn read<T: Reported>(part: &[Traced<T>], cx: &Context<'_>) -> Result<Self> {
+    pub(crate) async fn read<T: Reported>(part: &[WithReplaced<T>], cx: &Context<'_>) -> Result<Self> {
         let (org, reports) = (cx.org()?, reports(part));
         if reports.is_empty() {
             return Ok(Self::default());

@@ -40,7 +40,7 @@ impl Timeline {
     }
 
     /// Returns whether the environment is logical.
-    pub(crate) const fn is_combined(&self) -> bool {
+    pub(crate) const fn is_logical(&self) -> bool {
         self.logical.is_some()
     }
 

@@ -18,11 +18,14 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::snapshots::applied::{
-    AppliedPolicyView, AppliedVersion, AppliedVersions, Denied, FailingArtifacts, reasons_for_incompliance,
+    AppliedPolicyView, AppliedVersion, AppliedVersions, DeniedArtifact, FailingArtifacts,
+    reasons_for_incompliance,
 };
 use crate::snapshots::logical::{Part, Shown};
 use crate::snapshots::record::{Annotation, PolicyDecision, RunningArtifact, is_zero};
-use crate::snapshots::sources::{ArtifactFlow, DeploymentDiff, Sources, Traced, traced_in_parts};
+use crate::snapshots::sources::{
+    ArtifactFlow, DeploymentDiff, Sources, WithReplaced, with_replaced_in_parts,
+};
 use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::snapshots::timeline::Timeline;
 use crate::store::error::StoreError;
@@ -193,7 +196,7 @@ impl SnapshotView {
         let (environment, index) = (&timeline.environment.record, row.index);
         let parts = timeline.parts(&row, cx).await?;
         let (mut summary, mut kept) = (Summary::default(), BTreeMap::new());
-        let logical = timeline.is_combined().then_some(environment.id);
+        let logical = timeline.is_logical().then_some(environment.id);
         for part in &parts {
             let read = PartRead::of(*part, logical, cx).await?;
             summary.add(&read)?;
@@ -302,13 +305,13 @@ impl PartRead {
     /// Streams its artifacts in the form of the snapshot.
     fn artifacts(self, owned: OwnedContext) -> BoxStream<'static, Result<SnapshotArtifact>> {
         let (environment, shown) = (self.environment, Arc::new(self.shown));
-        let parts = traced_in_parts(self.placed, |_| environment, owned.clone());
-        let show = move |(part, sources): (Vec<Traced<SnapshotEntry>>, Sources)| {
+        let parts = with_replaced_in_parts(self.placed, |_| environment, owned.clone());
+        let show = move |(part, sources): (Vec<WithReplaced<SnapshotEntry>>, Sources)| {
             let (shown, owned) = (Arc::clone(&shown), owned.clone());
             async move {
                 let entries = part.iter().filter_map(|placed| placed.item.instance.allowed_by);
-                let allowances = allowances(entries.collect(), &owned.context()).await?;
-                Ok::<_, Error>(artifacts(part, Arc::new((sources, allowances)), shown, owned))
+                let allowlist_entries = allowlist_entries(entries.collect(), &owned.context()).await?;
+                Ok::<_, Error>(artifacts(part, Arc::new((sources, allowlist_entries)), shown, owned))
             }
         };
         parts.and_then(show).try_flatten().boxed()
@@ -325,7 +328,7 @@ struct Summary {
     skipped_elements: u64,
     counts: [u64; 3],
     policies: Vec<AppliedVersion>,
-    denied: Vec<Denied>,
+    denied: Vec<DeniedArtifact>,
 }
 
 /// The most policy versions that a snapshot of a logical environment lists.
@@ -363,7 +366,7 @@ impl Summary {
         self.denied.extend(violating.map(|placed| {
             let places = placed.instance.violates.iter().filter_map(|place| places.get(place));
             let violates = places.filter_map(|place| u16::try_from(*place).ok()).collect();
-            Denied { fingerprint: fingerprint(&placed.instance), violates }
+            DeniedArtifact { fingerprint: fingerprint(&placed.instance), violates }
         }));
         Ok(())
     }
@@ -377,11 +380,11 @@ impl Summary {
         let mut policies = Vec::from_iter((0..=u16::MAX).zip(policies));
         policies.sort_by_key(|(_, version)| (version.id, version.version));
         let places: BTreeMap<u16, u16> = policies.iter().map(|(read, _)| *read).zip(0..).collect();
-        for Denied { violates, .. } in &mut denied {
+        for DeniedArtifact { violates, .. } in &mut denied {
             *violates = violates.iter().filter_map(|read| places.get(read).copied()).collect();
             violates.sort_unstable();
         }
-        let denied: Arc<[Denied]> = denied.into();
+        let denied: Arc<[DeniedArtifact]> = denied.into();
         let view = |(place, (_, version)): (u16, (u16, AppliedVersion))| {
             Some(AppliedPolicyView {
                 id: version.id,
@@ -396,23 +399,23 @@ impl Summary {
 }
 
 /// Allowlist entries, by ledger index.
-type Allowances = BTreeMap<u64, AllowListing>;
+type AllowlistEntries = BTreeMap<u64, AllowListing>;
 
 /// Returns the recorded entries at these ledger indexes. Unreadable ones are left out.
-async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowances> {
+async fn allowlist_entries(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<AllowlistEntries> {
     // Newest first, the order in which the store returns them.
     let entries = Vec::from_iter(entries.into_iter().rev());
     if entries.is_empty() {
-        return Ok(Allowances::new());
+        return Ok(AllowlistEntries::new());
     }
-    let found = cx.store().allowances(cx.org()?, &entries).await?;
+    let found = cx.store().allowlist_entries(cx.org()?, &entries).await?;
     if found.len() == entries.len() {
         return Ok(entries.into_iter().zip(found.into_iter().map(AllowListing::from)).collect());
     }
     // The store returns them without indexes, so find the readable ones individually.
-    let mut readable = Allowances::new();
+    let mut readable = AllowlistEntries::new();
     for entry in entries {
-        let found = cx.store().allowances(cx.org()?, &[entry]).await?.pop();
+        let found = cx.store().allowlist_entries(cx.org()?, &[entry]).await?.pop();
         readable.extend(found.map(|found| (entry, AllowListing::from(found))));
     }
     Ok(readable)
@@ -420,12 +423,12 @@ async fn allowances(entries: BTreeSet<u64>, cx: &Context<'_>) -> Result<Allowanc
 
 /// Streams these artifacts in the form of the snapshot.
 fn artifacts(
-    part: Vec<Traced<SnapshotEntry>>,
-    sources: Arc<(Sources, Allowances)>,
+    part: Vec<WithReplaced<SnapshotEntry>>,
+    sources: Arc<(Sources, AllowlistEntries)>,
     shown: Arc<ShownBy>,
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static {
-    let artifact = move |placed: Traced<SnapshotEntry>| {
+    let artifact = move |placed: WithReplaced<SnapshotEntry>| {
         let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.item.instance) > MANY_EVALUATIONS;
         let compute = owned.context().compute();
@@ -476,11 +479,11 @@ impl ShownBy {
 
     fn artifact(
         &self,
-        placed: Traced<SnapshotEntry>,
-        (sources, allowances): (&Sources, &Allowances),
+        placed: WithReplaced<SnapshotEntry>,
+        (sources, allowlist_entries): (&Sources, &AllowlistEntries),
         cx: &Context<'_>,
     ) -> SnapshotArtifact {
-        let Traced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
+        let WithReplaced { item: SnapshotEntry { mut instance, exited }, replaced } = placed;
         let flows = sources.flows_of(&instance, &replaced, self.index, cx);
         let annotation = self.annotation(&instance, exited);
         let policy_decisions = self.decisions(&instance, sources);
@@ -488,7 +491,7 @@ impl ShownBy {
             Some(false) => self.reasons(&instance, &flows, &policy_decisions),
             Some(true) | None => Vec::new(),
         };
-        let allow_listing = instance.allowed_by.and_then(|entry| allowances.get(&entry)).cloned();
+        let allow_listing = instance.allowed_by.and_then(|entry| allowlist_entries.get(&entry)).cloned();
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();

@@ -41,7 +41,7 @@
 //! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `builds`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `actions`,
 //!    `allowlists`, `attestation_types`, `controls`, `texts`.
-//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and
+//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`LeaseStore`] (`leases`), and
 //!    [`Transfer`](crate::transfer::Transfer) if stores can be copied (`transfer`).
 //!
 //! ## Recording
@@ -60,7 +60,7 @@
 //!   record's revision ([`Current::revision`]). Later facts about a record replace it; their `record` field
 //!   has the new state.
 //! - Its entry has the time of the write, or the time of the previous entry if that is later, so time never
-//!   decreases. The exception is a fact with [`Fact::turns_time_back`](crate::Fact::turns_time_back): its
+//!   decreases. The exception is a fact with [`Fact::corrects_clock`](crate::Fact::corrects_clock): its
 //!   entry has exactly the time of the write. No earlier entry then counts as recorded later
 //!   ([`StoredEntry::effective_at`]).
 //! - It updates the rows by which queries find it. The core derives them from the fact
@@ -95,9 +95,9 @@ use crate::controls::store::ControlStore;
 use crate::deployments::store::DeploymentStore;
 use crate::environments::store::EnvironmentStore;
 use crate::fact::Write;
-use crate::feed::FeedStore;
 use crate::flows::store::FlowStore;
 use crate::id::Id;
+use crate::leases::LeaseStore;
 use crate::ledger::{Frontier, LedgerHashes, Needs};
 use crate::notifications::store::DeliveryStore;
 use crate::orgs::store::OrgStore;
@@ -191,7 +191,7 @@ pub trait Store:
     + ControlStore
     + TagStore
     + TextStore
-    + FeedStore
+    + LeaseStore
     + DeliveryStore
     + PendingStore
     + 'static
@@ -221,7 +221,7 @@ impl<T> Store for T where
         + ControlStore
         + TagStore
         + TextStore
-        + FeedStore
+        + LeaseStore
         + DeliveryStore
         + PendingStore
         + 'static

@@ -466,12 +466,12 @@ pub fn policy() -> Shape {
 }
 
 /// An entry of an allowlist.
-pub fn allowance() -> Shape {
+pub fn allowlist_entry() -> Shape {
     Object::new()
         .required("artifact_name", Shape::text())
         .required("artifact_fingerprint", Shape::of::<Fingerprint>())
         .required("description", shared::description())
-        .optional("expires_at", allowance_end())
+        .optional("expires_at", allowlist_entry_end())
         .closed()
         .shape()
 }
@@ -487,7 +487,7 @@ fn reason() -> Shape {
 
 /// The end of an allowlist entry: valid seconds are in the future; invalid ones are in the past or in
 /// milliseconds.
-fn allowance_end() -> Shape {
+fn allowlist_entry_end() -> Shape {
     let valid = 3_900_000_000..=253_402_300_799_i64;
     let wrong = vec![
         json!(1),
@@ -703,7 +703,7 @@ pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Request
         | "put_environment_notifications"
         | "update_environment_notification" => Requests::json(&environment_action(known)),
         "create_or_update_flow_action" => Requests::json(&flow_action()),
-        "allow_artifact_for_env" => Requests::json(&allowance()),
+        "allow_artifact_for_env" => Requests::json(&allowlist_entry()),
         "create_artifact" => Requests::json(&artifact()),
         "post_custom_attestation" => attestation(custom(known)),
         "post_generic_attestation" => attestation(generic(known)),

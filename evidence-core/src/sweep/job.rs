@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::background::runner::{Job, Turn};
+use crate::background::runner::{Job, JobContext};
 use crate::blobs::OutsideBlobs;
 use crate::error::Result;
 use crate::id::Id;
@@ -169,8 +169,8 @@ impl Job for Sweep {
         REST
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        let contents = self.pass(turn.evidence()).await?;
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        let contents = self.pass(cx.evidence()).await?;
         if contents > 0 {
             tracing::info!(contents, "what no record came to name of the attachments is removed");
         }

@@ -37,7 +37,7 @@ impl Attachments {
 }
 
 /// Marks an attachment as pending, and stores it for a record that will name it.
-pub(crate) async fn keep(
+pub(crate) async fn store_pending(
     (store, blobs): (&dyn Store, &dyn Blobs),
     (org, sha256): (Id, &Fingerprint),
     content: &mut dyn Chunks,

@@ -25,7 +25,7 @@ pub struct MarkedPlace {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     /// Whether a copy is filling the place: it may lack attachments that the store names.
-    is_being_filled: bool,
+    is_copy_target: bool,
     /// The recorded id, once the marker was written or found.
     id: OnceLock<Id>,
 }
@@ -39,9 +39,9 @@ impl std::fmt::Debug for MarkedPlace {
 impl MarkedPlace {
     /// Returns the place to which the attachments of a store are copied. [`OutsideBlobs::ready`] writes its
     /// marker, so that a server never mistakes another place for it.
-    pub fn being_filled(store: Arc<dyn Store>, place: Arc<dyn OutsideBlobs>) -> Self {
+    pub fn for_copy(store: Arc<dyn Store>, place: Arc<dyn OutsideBlobs>) -> Self {
         let filled = Self::new(store, place, Arc::new(SystemClock), Arc::new(SystemRandom));
-        Self { is_being_filled: true, ..filled }
+        Self { is_copy_target: true, ..filled }
     }
 
     pub(crate) fn new(
@@ -50,7 +50,7 @@ impl MarkedPlace {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { store, place, clock, random, is_being_filled: false, id: OnceLock::new() }
+        Self { store, place, clock, random, is_copy_target: false, id: OnceLock::new() }
     }
 
     /// Fails unless the place has the marker of this store. The first check of a new store writes the marker.
@@ -61,8 +61,8 @@ impl MarkedPlace {
         };
         match self.place.marker().await? {
             Some(found) if found == id => Ok(()),
-            Some(_) => Err(not_ours(FOREIGN, id)),
-            None => Err(not_ours(UNMARKED, id)),
+            Some(_) => Err(refused_place(FOREIGN, id)),
+            None => Err(refused_place(UNMARKED, id)),
         }
     }
 
@@ -79,10 +79,10 @@ impl MarkedPlace {
         };
         if !noted.is_marked {
             match self.place.marker().await? {
-                None if self.may_be_elsewhere().await? => return Err(not_ours(EMPTY, noted.id)),
+                None if self.may_be_wrong_place().await? => return Err(refused_place(EMPTY, noted.id)),
                 None => self.place.put_marker(noted.id).await?,
                 Some(found) if found == noted.id => {}
-                Some(_) => return Err(not_ours(FOREIGN, noted.id)),
+                Some(_) => return Err(refused_place(FOREIGN, noted.id)),
             }
             self.store.put_attachment_place(AttachmentPlace { is_marked: true, ..noted }).await?;
         }
@@ -91,8 +91,8 @@ impl MarkedPlace {
 
     /// Returns whether the store names attachments but this place has none of them, as after a copy if the
     /// volume is not mounted.
-    async fn may_be_elsewhere(&self) -> StoreResult<bool> {
-        if self.is_being_filled {
+    async fn may_be_wrong_place(&self) -> StoreResult<bool> {
+        if self.is_copy_target {
             return Ok(false);
         }
         let named = self.store.named_attachments(LOOKED_FOR).await?;
@@ -115,7 +115,7 @@ const FOREIGN: &str = "the place of the attachments has the marker of another da
                        remove the marker if the other database is not used any more";
 
 /// Returns the error for a refused place, with the way to confirm it.
-fn not_ours(why: &str, id: Id) -> StoreError {
+fn refused_place(why: &str, id: Id) -> StoreError {
     let text =
         format!("{why}. If it is the right place, write the file '{MARKER}' there, with the content {id}");
     StoreError::Unavailable(text.into())

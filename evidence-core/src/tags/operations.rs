@@ -88,7 +88,7 @@ impl Operation for PatchTags {
     async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         patch.check()?;
         let record = self.key().ok_or_else(|| self.missing(cx))?;
-        cx.retry_in_turn(record, || self.tag(&patch, cx)).await?;
+        cx.retry_exclusively(record, || self.tag(&patch, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }

@@ -8,7 +8,7 @@ use crate::texts::record::TextRef;
 impl Draft {
     /// Records a text for the facts that follow, unless the organization already has a readable copy. Texts
     /// are never deleted, so this needs no precondition. Two concurrent writes may both record the text.
-    pub(crate) async fn keep_text(
+    pub(crate) async fn add_text(
         &mut self,
         text: impl AsRef<str> + Into<String>,
         reference: TextRef,

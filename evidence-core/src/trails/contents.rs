@@ -27,7 +27,7 @@ impl Context<'_> {
         let mut found = self.store().trail_contents(org, ids).await?;
         let unnamed = |contents: &TrailContents| {
             let flow = contents.trail.flow;
-            Vec::from_iter(contents.unnamed().into_iter().map(|fingerprint| (flow, fingerprint)))
+            Vec::from_iter(contents.unnamed_content().into_iter().map(|fingerprint| (flow, fingerprint)))
         };
         let asked = distinct(found.iter().flat_map(unnamed));
         if asked.is_empty() {
@@ -81,7 +81,7 @@ impl Context<'_> {
     ) -> Result<Option<Arc<ReportedTrail>>> {
         let ttl = self.settings().cache_ttl;
         let is_valid = |trail: &Arc<ReportedTrail>| {
-            trail.covers(version) && (trail.read_at >= since || trail.read_at.elapsed() < ttl)
+            trail.is_at_least(version) && (trail.read_at >= since || trail.read_at.elapsed() < ttl)
         };
         Ok(self.caches().trails.get(&(self.org()?, version.id)).filter(is_valid))
     }

@@ -19,7 +19,7 @@ use crate::trails::record::Trail;
 use crate::trails::store::Reported;
 
 /// Refuses a report of this kind if the trail already has the most allowed.
-pub(crate) async fn check_room(
+pub(crate) async fn check_report_quota(
     trail: &KnownTrail,
     name: &TrailName,
     kind: Reported,
@@ -29,12 +29,12 @@ pub(crate) async fn check_room(
         Reported::Artifacts => (cx.limits().trail_artifacts, "artifacts"),
         Reported::Attestations => (cx.limits().trail_attestations, "attestations"),
     };
-    if trail.room(kind).take() {
+    if trail.report_quota(kind).take() {
         return Ok(());
     }
     let size = cx.store().trail_report_count(cx.org()?, trail.id, kind, most).await?;
     if size < most {
-        trail.room(kind).set(most - size);
+        trail.report_quota(kind).set(most - size);
         return Ok(());
     }
     let text = format!("Trail '{name}' has {most} {reports} and takes no more");
@@ -45,12 +45,12 @@ impl Draft {
     /// Returns the flow of this name. If there is none, adds a new one, provided that the settings allow it.
     pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<KnownFlow> {
         let known = cx.known_flow(name).await?;
-        self.flow_unless(known.as_deref(), name, cx)
+        self.known_or_new_flow(known.as_deref(), name, cx)
     }
 
     /// Returns the known flow. If there is none, adds a new one of this name, provided that the settings
     /// allow it.
-    pub(crate) fn flow_unless(
+    pub(crate) fn known_or_new_flow(
         &mut self,
         known: Option<&Current<KnownFlow>>,
         name: &FlowName,
@@ -89,7 +89,7 @@ impl Draft {
 
     /// Returns the last report of an artifact with this template name to the trail, like
     /// [`content`](Self::content).
-    pub(crate) async fn artifact_named(
+    pub(crate) async fn artifact_by_name(
         &mut self,
         trail: Option<Id>,
         name: &str,
@@ -115,7 +115,7 @@ impl Draft {
 
     /// Returns the id of the known trail. If there is none, adds a new one of this name with the flow's
     /// template.
-    pub(crate) fn trail_unless(
+    pub(crate) fn known_or_new_trail(
         &mut self,
         known: Option<&Current<KnownTrail>>,
         flow: &KnownFlow,
@@ -127,7 +127,7 @@ impl Draft {
             self.preconditions.push(Precondition::Denotes(key, record.id));
             return record.id;
         }
-        let record = Trail::begun(flow, name.clone(), cx);
+        let record = Trail::new(flow, name.clone(), cx);
         let id = record.id;
         self.fact_if(Fact::TrailBegun { record }, Precondition::Vacant(key));
         self.preconditions.extend(self.flow.take());
@@ -155,7 +155,7 @@ impl ReportTarget {
 
 impl Trail {
     /// Returns a new trail of `flow`, as a report begins it.
-    pub(crate) fn begun(flow: &KnownFlow, name: TrailName, cx: &Context<'_>) -> Self {
+    pub(crate) fn new(flow: &KnownFlow, name: TrailName, cx: &Context<'_>) -> Self {
         Self {
             id: cx.new_id(),
             flow: flow.id,

@@ -105,7 +105,7 @@ async fn evaluated_together<T: Send + 'static>(
 }
 
 /// Splits these trails, in order, into batches whose contents fit in memory.
-pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>> {
+pub(crate) async fn memory_batches(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>> {
     let sizes = cx.trail_versions(ids).await?.into_iter();
     Ok(Listed::batches(sizes.map(|version| Listed { id: version.id, bytes: version.size() }).collect()))
 }
@@ -137,11 +137,11 @@ impl From<EvaluatedTrail> for Reported {
 
 /// Returns the activity of each flow's newest trail, by flow: its reports and the runs of its artifacts.
 /// Evaluates the trails in batches.
-pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
+pub(crate) async fn newest_trail_activity(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let mut activities = BTreeMap::new();
     let activity = |(contents, parsed)| Reported::from(EvaluatedTrail::new(Cow::Owned(contents), parsed));
-    for ids in fitting(&newest, cx).await? {
+    for ids in memory_batches(&newest, cx).await? {
         let reported = evaluated_together(&ids, cx, activity).await?;
         let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
         let fingerprints = distinct(fingerprints.filter_map(|text| text.parse().ok()));

@@ -109,7 +109,7 @@ impl Operation for BeginTrail {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, template) = cx.with_template(body).await?;
         let created = cx.retry(|| begin(&self.flow_name, &input, template.as_ref(), cx)).await?;
-        cx.remember_kept(template);
+        cx.cache_recorded(template);
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -127,11 +127,11 @@ async fn begin(
     let known = cx.store().trail(cx.org()?, flow.id, input.name.as_str()).await?;
     let key = Key::Trail { flow: flow.id, name: input.name.clone() };
     let before = known.as_ref().map(|known| known.record.clone());
-    let mut record = before.unwrap_or_else(|| Trail::begun(&flow, input.name.clone(), cx));
+    let mut record = before.unwrap_or_else(|| Trail::new(&flow, input.name.clone(), cx));
     record.apply(input, repo);
     record.take_template(template.map_or(flow.template, |template| template.reference), &flow, cx);
     if let Some(template) = template {
-        draft.keep_template(template, cx).await?;
+        draft.add_template_text(template, cx).await?;
     }
     let created = known.is_none();
     // The write also depends on the flow: whether anything changed depends on the flow's template.
@@ -390,8 +390,8 @@ impl Operation for ListTrailsOfFlow {
         if !is_whole || pagination.total <= MAX_LISTED {
             return JsonList::in_batches(trails, pagination, &cx.compute(), read).await;
         }
-        let ask = move |request| listed(filter.clone(), request, owned.clone());
-        JsonList::of_lists(in_pages(MAX_LISTED, ask), pagination, &cx.compute(), read).await
+        let read_page = move |request| listed(filter.clone(), request, owned.clone());
+        JsonList::of_lists(in_pages(MAX_LISTED, read_page), pagination, &cx.compute(), read).await
     }
 }
 

@@ -43,7 +43,7 @@ impl ReportedTrail {
     }
 
     /// Returns whether it is at least as new as this version. Revisions and report counts only grow.
-    pub(super) fn covers(&self, version: &TrailVersion) -> bool {
+    pub(super) fn is_at_least(&self, version: &TrailVersion) -> bool {
         self.contents.revision >= version.revision && self.contents.reports() as u64 >= version.reports
     }
 

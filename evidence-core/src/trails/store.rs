@@ -61,7 +61,7 @@ impl TrailContents {
     }
 
     /// Returns the contents as they were when the ledger had this many entries.
-    pub(crate) fn within(mut self, entries: u64) -> Self {
+    pub(crate) fn as_of(mut self, entries: u64) -> Self {
         self.artifacts.retain(|row| row.index < entries);
         self.attestations.retain(|row| row.index < entries);
         self
@@ -69,7 +69,7 @@ impl TrailContents {
 
     /// Returns the content that was first reported here without a name, in any order. Includes content of
     /// trails without a template, because attestations may name it.
-    pub(crate) fn unnamed(&self) -> Vec<Fingerprint> {
+    pub(crate) fn unnamed_content(&self) -> Vec<Fingerprint> {
         let mut first = BTreeMap::<&Fingerprint, &ArtifactRow>::new();
         for artifact in &self.artifacts {
             let known = first.entry(&artifact.fingerprint).or_insert(artifact);
@@ -82,7 +82,7 @@ impl TrailContents {
     }
 
     /// Joins trails with their reports, in any order, for stores that read them separately.
-    pub fn together(
+    pub fn join_reports(
         trails: impl IntoIterator<Item = Current<Trail>>,
         mut artifacts: Vec<ArtifactRow>,
         mut attestations: Vec<AttestationRow>,

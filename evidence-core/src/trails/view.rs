@@ -17,7 +17,7 @@ use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
 use crate::flows::parsed::Parsed;
 use crate::flows::record::Flow;
-use crate::flows::templates::each_with_template;
+use crate::flows::templates::map_with_templates;
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -297,7 +297,7 @@ pub(super) fn views(
     trails: Vec<Id>,
     owned: OwnedContext,
 ) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
-    let parts = fitted(trails, owned.clone());
+    let parts = memory_batches(trails, owned.clone());
     let view = |(reported, flow): InFlow, template, cx: &Context<'_>| {
         Ok(TrailView::new(&EvaluatedTrail::new(Cow::Borrowed(&reported.contents), template), &flow, cx))
     };
@@ -305,7 +305,7 @@ pub(super) fn views(
     let parts = stream::once(parts).try_flatten();
     let read = move |versions| {
         let owned = owned.clone();
-        async move { Ok(each_with_template(in_flows(versions, owned.clone()).await?, owned, evaluations, view)) }
+        async move { Ok(map_with_templates(in_flows(versions, owned.clone()).await?, owned, evaluations, view)) }
     };
     parts.and_then(read).try_flatten()
 }
@@ -314,7 +314,7 @@ pub(super) fn views(
 type InFlow = (Arc<ReportedTrail>, Arc<Flow>);
 
 /// Splits these trails into batches that are read one after another.
-async fn fitted(
+async fn memory_batches(
     trails: Vec<Id>,
     owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<Vec<TrailVersion>>> + Send> {

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::blobs::Blobs;
-use crate::feed::{Advance, Lease};
 use crate::id::{Id, SystemRandom};
+use crate::leases::{Advance, Lease};
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
-use crate::notifications::post::{NAME, after};
+use crate::notifications::deliverer::{NAME, after};
 use crate::notifications::store::{Delivery, Position};
 use crate::orgs::record::Organization;
 use crate::page::Listed;
@@ -148,7 +148,7 @@ pub struct Side<'a> {
     /// The store.
     pub store: &'a dyn Transfer,
     /// The location of its attachments: the store itself, or an external store. Wrap an external target in
-    /// [`MarkedPlace::being_filled`](crate::sweep::MarkedPlace::being_filled).
+    /// [`MarkedPlace::for_copy`](crate::sweep::MarkedPlace::for_copy).
     pub attachments: &'a dyn Blobs,
 }
 
@@ -253,14 +253,18 @@ struct Ledger<'a> {
     organization: Organization,
 }
 
-type Tell<'a> = dyn FnMut(CopyProgress) + Send + 'a;
+type ProgressCallback<'a> = dyn FnMut(CopyProgress) + Send + 'a;
 
 impl Ledger<'_> {
     fn name(&self) -> OrgName {
         self.organization.name.clone()
     }
 
-    async fn copy(&self, attempts: &mut Attempts, progress: &mut Tell<'_>) -> Result<Copied, CopyError> {
+    async fn copy(
+        &self,
+        attempts: &mut Attempts,
+        progress: &mut ProgressCallback<'_>,
+    ) -> Result<Copied, CopyError> {
         let (source_size, target_size) = self.heads().await?;
         let before = attempts.counts.copied;
         attempts.in_a_row = 0;
@@ -285,8 +289,8 @@ impl Ledger<'_> {
         let no_head = || CopyError::Source(StoreError::corrupt("its ledger has no head"));
         let source = source.filter(|head| head.size() > 0).ok_or_else(no_head)?;
         let target = self.to.store.ledger_head(org).await.map_err(CopyError::Target)?.unwrap_or_default();
-        if target.size() > source.size() || !self.source_had(&target).await.map_err(CopyError::Source)? {
-            if !self.source_had(&source).await.map_err(CopyError::Source)? {
+        if target.size() > source.size() || !self.source_contains(&target).await.map_err(CopyError::Source)? {
+            if !self.source_contains(&source).await.map_err(CopyError::Source)? {
                 let what = "the nodes of its ledger are not those of its head";
                 return Err(CopyError::Source(StoreError::corrupt(what)));
             }
@@ -295,7 +299,7 @@ impl Ledger<'_> {
         Ok((source.size(), target.size()))
     }
 
-    async fn source_had(&self, head: &Frontier) -> StoreResult<bool> {
+    async fn source_contains(&self, head: &Frontier) -> StoreResult<bool> {
         let known = self.from.store.ledger_hashes(self.organization.id, &root_needs(head.size())).await?;
         let root = root_at(head.size(), &known).map_err(StoreError::corrupt)?;
         Ok(root == head.root())
@@ -306,7 +310,7 @@ impl Ledger<'_> {
         first: u64,
         end: u64,
         attempts: &mut Attempts,
-        progress: &mut Tell<'_>,
+        progress: &mut ProgressCallback<'_>,
     ) -> Result<(), CopyError> {
         let org = self.organization.id;
         let mut next = first;
@@ -393,7 +397,7 @@ impl Ledger<'_> {
     async fn copy_missing_attachments(
         &self,
         attempts: &mut Attempts,
-        progress: &mut Tell<'_>,
+        progress: &mut ProgressCallback<'_>,
     ) -> Result<(), CopyError> {
         let org = self.organization.id;
         let mut attachments = Attachments::of(self.to.store, org);
@@ -412,12 +416,12 @@ impl Ledger<'_> {
         &self,
         sha256: &Fingerprint,
         attempts: &mut Attempts,
-        progress: &mut Tell<'_>,
+        progress: &mut ProgressCallback<'_>,
     ) -> Result<(), CopyError> {
         let org = self.organization.id;
         let mut content = Content::of(self.from.attachments, org, sha256);
         let places = (self.to.store as &dyn Store, self.to.attachments);
-        let kept = pending::keep(places, (org, sha256), &mut content, SystemClock.now()).await;
+        let kept = pending::store_pending(places, (org, sha256), &mut content, SystemClock.now()).await;
         let (counts, mut unreadable) = (&mut attempts.counts, None);
         let reason = match content.fault {
             None => {

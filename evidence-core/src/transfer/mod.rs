@@ -74,8 +74,9 @@ impl Import {
         let first = entries.first().map_or(0, |entry| entry.index);
         let facts = (first..).zip(entries).map(|(index, entry)| checked(index, entry));
         let facts = facts.collect::<StoreResult<Vec<_>>>()?;
-        let goes_back = |(before, after): (&EncodedFact, &EncodedFact)| after.goes_back(Some(before.at));
-        if facts.iter().zip(facts.iter().skip(1)).any(goes_back) {
+        let is_older_than =
+            |(before, after): (&EncodedFact, &EncodedFact)| after.is_older_than(Some(before.at));
+        if facts.iter().zip(facts.iter().skip(1)).any(is_older_than) {
             return Err(older_entries());
         }
         Ok(Self { org, first, facts, secrets: Vec::new() })
@@ -122,7 +123,7 @@ impl Import {
 
     /// Returns whether it begins its organization's ledger.
     pub fn begins_ledger(&self) -> bool {
-        self.facts.first().is_some_and(|prepared| prepared.fact.begins_ledger_of(self.org))
+        self.facts.first().is_some_and(|prepared| prepared.fact.creates_org(self.org))
     }
 }
 

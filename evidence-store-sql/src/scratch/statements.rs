@@ -4,26 +4,26 @@
 use crate::sql::{CLOCK, Sql};
 
 /// All statements read one snapshot.
-pub(super) const BEGIN: Sql = Sql::each("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ");
+pub(super) const BEGIN: Sql = Sql::per_dialect("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ");
 
 /// Blocks other writers until the transaction ends. In PostgreSQL, a statement that writes a group locks rows
 /// of this table, so it waits for the table lock before it takes its snapshot. Readers do not wait. If this
 /// program is suspended meanwhile, the idle timeout releases the lock.
-pub(super) const BEGIN_WRITING: Sql = Sql::each(
+pub(super) const BEGIN_WRITING: Sql = Sql::per_dialect(
     "BEGIN IMMEDIATE",
     "BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0;
     SET LOCAL idle_in_transaction_session_timeout = '60s'",
 );
 
 /// For data that nobody else writes, because a migration prepares it for a later version.
-pub(super) const BEGIN_CHANGING: Sql = Sql::each("BEGIN IMMEDIATE", "BEGIN");
+pub(super) const BEGIN_CHANGING: Sql = Sql::per_dialect("BEGIN IMMEDIATE", "BEGIN");
 
 /// Without a savepoint, PostgreSQL aborts the whole transaction on an error.
-pub(super) const SAVEPOINT: Sql = Sql::each("", "SAVEPOINT before_damage");
+pub(super) const SAVEPOINT: Sql = Sql::per_dialect("", "SAVEPOINT before_damage");
 
-pub(super) const ROLLBACK_TO_SAVEPOINT: Sql = Sql::each("", "ROLLBACK TO SAVEPOINT before_damage");
+pub(super) const ROLLBACK_TO_SAVEPOINT: Sql = Sql::per_dialect("", "ROLLBACK TO SAVEPOINT before_damage");
 
-pub(super) const RELEASE_SAVEPOINT: Sql = Sql::each("", "RELEASE SAVEPOINT before_damage");
+pub(super) const RELEASE_SAVEPOINT: Sql = Sql::per_dialect("", "RELEASE SAVEPOINT before_damage");
 
 pub(super) const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
@@ -42,7 +42,7 @@ pub(super) const NAMES: &str = "SELECT key, name FROM evidence.organization WHER
 
 pub(super) const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 
-pub(super) const NODES: Sql = Sql::each(
+pub(super) const NODES: Sql = Sql::per_dialect(
     "SELECT n.level, n.idx, n.hash FROM json_each($2) j
     CROSS JOIN evidence.node n ON n.org = $1 AND n.level = j.value->>0 AND n.idx = j.value->>1",
     "SELECT n.level, n.idx, n.hash FROM UNNEST($2::bigint[], $3::bigint[]) AS r (level, idx)
@@ -56,7 +56,7 @@ pub(super) const ROWS_PAST_HEAD: &str = "
 
 /// Selects the tables that are derived from the ledgers, with the columns of their primary keys as a JSON
 /// array.
-pub(super) const TABLES: Sql = Sql::each(
+pub(super) const TABLES: Sql = Sql::per_dialect(
     "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
         ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
@@ -79,7 +79,7 @@ pub(super) const STORED_TABLES: &str =
 /// differs from a logged one. So does a table whose row-level security hides rows. A partitioned table (for
 /// example by organization) equals an unpartitioned one; additional objects of its partitions are reported
 /// for the table.
-pub(super) const ODD_SCHEMA: Sql = Sql::each(
+pub(super) const ODD_SCHEMA: Sql = Sql::per_dialect(
     "SELECT json_array(x.type, x.name) FROM (
         SELECT * FROM (SELECT type, name, sql FROM main.sqlite_schema
             EXCEPT SELECT type, name, sql FROM stored.sqlite_schema)
@@ -142,11 +142,11 @@ pub(super) const MIN_WRITER_VERSION: &str =
 /// Increments the rebuild count, so that stores that prefetched before the rebuild prefetch again. SQLite
 /// does not need it, because its writer reads within the write transaction.
 pub(super) const NOTE_REBUILT: Sql =
-    Sql::each("", "UPDATE evidence._evidence_migrations SET rebuild_count = rebuild_count + 1");
+    Sql::per_dialect("", "UPDATE evidence._evidence_migrations SET rebuild_count = rebuild_count + 1");
 
 /// Selects no row if the version is done, or if a newer migration has begun. The row lock keeps this true
 /// until the transaction ends.
-pub(super) const REDERIVED_THROUGH: Sql = Sql::each(
+pub(super) const REDERIVED_THROUGH: Sql = Sql::per_dialect(
     "SELECT m.rederived_through_org FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
         AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1)",
     "SELECT m.rederived_through_org FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
@@ -185,7 +185,7 @@ pub(super) const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE h
 
 /// Selects the first attachments that records reference but this store lacks, and their total number. They
 /// may be stored elsewhere.
-pub(super) const BLOBS_MISSING: Sql = Sql::each(
+pub(super) const BLOBS_MISSING: Sql = Sql::per_dialect(
     "SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER ()
     FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.key = x.org
     WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256 AND b.size = x.size)
@@ -207,7 +207,7 @@ pub(super) const KEYS_UNKNOWN: &str = "
         SELECT 1 FROM scratch.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
 /// Selects those of the given digests that derived artifacts have.
-pub(super) const BUILT: Sql = Sql::each(
+pub(super) const BUILT: Sql = Sql::per_dialect(
     "SELECT w.value FROM json_each($2) w
     WHERE EXISTS (SELECT 1 FROM scratch.artifact a WHERE a.org = $1 AND a.fingerprint = w.value)",
     "SELECT w.value FROM UNNEST($2::text[]) AS w (value)
@@ -215,7 +215,7 @@ pub(super) const BUILT: Sql = Sql::each(
 );
 
 /// Selects those of the texts `$2` of the organization `$1` that no entry contains.
-pub(super) const TEXTS_MISSING: Sql = Sql::each(
+pub(super) const TEXTS_MISSING: Sql = Sql::per_dialect(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
         SELECT 1 FROM scratch.interned_text t WHERE t.org = $1 AND t.sha256 = w.value)",
     "SELECT coalesce((SELECT o.id FROM scratch.organization o WHERE o.key = $1), encode($1, 'hex')) || ' ' || w.value
@@ -224,7 +224,8 @@ pub(super) const TEXTS_MISSING: Sql = Sql::each(
 );
 
 /// Selects the time in microseconds. SQLite's time has whole seconds.
-pub(super) const NOW: Sql = Sql::each("SELECT CAST(strftime('%s', 'now') AS integer) * 1000000", CLOCK);
+pub(super) const NOW: Sql =
+    Sql::per_dialect("SELECT CAST(strftime('%s', 'now') AS integer) * 1000000", CLOCK);
 
 /// Selects organizations that were created and no longer exist in any ledger or other table.
 pub(super) const VANISHED: &str = "

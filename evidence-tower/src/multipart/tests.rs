@@ -195,7 +195,7 @@ async fn sizes_are_limited_to_the_byte() {
     assert!(outcome("name=\"data_json\"", limits.document).await.is_ok());
     let document = outcome("name=\"data_json\"", limits.document + 1).await;
     assert!(matches!(document, Err(Error::TooLarge { file: false, .. })));
-    let others = outcome("name=\"other\"", whole_limit(&limits)).await;
+    let others = outcome("name=\"other\"", max_form_size(&limits)).await;
     assert!(matches!(others, Err(Error::TooLarge { file: false, .. })));
 }
 

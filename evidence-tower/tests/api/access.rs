@@ -104,9 +104,9 @@ async fn a_role_reads_or_writes_as_far_as_it_goes(api: Api) {
 async fn checks_come_in_their_order(api: Api) {
     let junk = "multipart/form-data; boundary=b";
     let put = |path: &str| api.put(path).bytes(junk, "junk");
-    put("/nowhere").anonymous().await.fails(404, "Not found");
-    put("/flows/acme/shop").anonymous().await.fails(405, "Method not allowed");
-    put("/flows/nobody/template_file").anonymous().await.fails(401, "Unauthorized");
+    put("/nowhere").anonymous().await.expect_message(404, "Not found");
+    put("/flows/acme/shop").anonymous().await.expect_message(405, "Method not allowed");
+    put("/flows/nobody/template_file").anonymous().await.expect_message(401, "Unauthorized");
     let unknown = put("/flows/nobody/template_file").await;
     unknown.expect(
         404,
@@ -116,14 +116,14 @@ async fn checks_come_in_their_order(api: Api) {
     put("/flows/acme/template_file").await.expect(400, json!({"errors": {}}));
     api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));
     api.get("/flows/acme/a%00b").await.expect(400, json!({"errors": {}}));
-    api.get("/flows/acme/unknown").await.fails(404, "Flow not found");
+    api.get("/flows/acme/unknown").await.expect_message(404, "Flow not found");
 }
 
 #[apply(on_every_store)]
 async fn what_cannot_name_an_organization_does_not_exist(api: Api) {
     for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
         let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
-        reply.fails(404, "Organization not found");
+        reply.expect_message(404, "Organization not found");
     }
 }
 
@@ -257,7 +257,7 @@ pub(crate) async fn key_of(api: &Api, account: &str) -> String {
 }
 
 /// A body whose bytes come after `meanwhile` was answered.
-fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
+fn after(meanwhile: RequestBuilder, bytes: &Value) -> SentBody {
     let bytes = Bytes::from(bytes.to_string());
     let pieces = stream::once(async move {
         assert!(meanwhile.await.status.is_success());
@@ -273,7 +273,7 @@ async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded
     let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
     let put = api.put("/environments/acme").key("member-key");
     let put = put.header(CONTENT_TYPE, "application/json").body(after(revoke(), &environment("late")));
-    put.await.fails(401, "Unauthorized");
+    put.await.expect_message(401, "Unauthorized");
 
     let lowered = json!({"privilege": "reader"});
     let lower = || api.patch("/service-accounts/acme/admin-key").json(&lowered);

@@ -31,7 +31,7 @@ async fn numbers(api: &Api, path: &str) -> Vec<u64> {
 #[apply(on_every_store)]
 async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets(api: Api) {
     api.given_environments("docker", &["prod", "test"]).await;
-    api.flow("shop", "version: 1").await;
+    api.given_flow("shop", "version: 1").await;
     assert_eq!(api.get(ACTIONS).await.ok(), json!([]));
     let context = json!({"channel_id": "C1", "channel_name": "releases", "team_id": "T1"});
     let sent = json!({
@@ -76,12 +76,12 @@ async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets(api: Api) {
 #[apply(on_every_store)]
 async fn a_name_leads_to_one_action_and_a_number_is_never_given_again(api: Api) {
     api.given_environments("docker", &["prod"]).await;
-    api.flow("shop", "version: 1").await;
+    api.given_flow("shop", "version: 1").await;
     for name in ["a", "b", "c"] {
         api.put(NOTIFICATIONS).json(about(name, &["prod"])).await.created();
     }
     let other = api.put(FLOWS).json(of_flows("a", &["shop"])).await;
-    other.refuses_field(400, "name");
+    other.expect_field_error(400, "name");
     api.delete("/actions/acme/3").await.expect_exactly(200, json!("OK"));
     api.delete(&format!("{NOTIFICATIONS}/2")).await.expect_exactly(200, json!("OK"));
     assert_eq!(numbers(&api, ACTIONS).await, [1]);
@@ -97,20 +97,20 @@ async fn a_name_leads_to_one_action_and_a_number_is_never_given_again(api: Api) 
         ("DELETE", "/organizations/acme/environments_notifications/4", "notification_number"),
         ("PUT", "/organizations/acme/environments_notifications/4", "notification_number"),
     ] {
-        let ask = api.request(method.parse().unwrap(), path);
-        let reply = if method == "PUT" { ask.json(about("x", &["prod"])).await } else { ask.await };
+        let request = api.request(method.parse().unwrap(), path);
+        let reply = if method == "PUT" { request.json(about("x", &["prod"])).await } else { request.await };
         let number = path.rsplit('/').next().unwrap();
         let text = format!("no action has number {number} in organization 'acme'");
-        reply.refused(404, "Action not found", &[(field, &text)]);
+        reply.expect_errors(404, "Action not found", &[(field, &text)]);
     }
-    api.get("/actions/acme/x").await.refuses_field(400, "action_number");
-    assert_eq!(api.get("/actions/foobar/1").key(JOHN).await.message(404), "Action not found");
+    api.get("/actions/acme/x").await.expect_field_error(400, "action_number");
+    assert_eq!(api.get("/actions/foobar/1").key(JOHN).await.error_message(404), "Action not found");
 }
 
 #[apply(on_every_store)]
 async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty(api: Api) {
     api.given_environments("docker", &["prod", "test"]).await;
-    api.flow("shop", "version: 1").await;
+    api.given_flow("shop", "version: 1").await;
     api.put(ENVIRONMENTS).json(about("both", &["prod", "test", "prod"])).await.created();
     api.put(ENVIRONMENTS).json(about("prod", &["prod"])).await.created();
     api.put(ENVIRONMENTS).json(about("none", &[])).await.created();
@@ -122,11 +122,11 @@ async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty
     assert_eq!(numbers(&api, ACTIONS).await, [1, 3, 4]);
     assert_eq!(numbers(&api, NOTIFICATIONS).await, [1, 3]);
     for path in ["/actions/acme/2", "/organizations/acme/environments_notifications/2"] {
-        assert_eq!(api.get(path).await.message(404), "Action not found");
-        assert_eq!(api.delete(path).await.message(404), "Action not found");
+        assert_eq!(api.get(path).await.error_message(404), "Action not found");
+        assert_eq!(api.delete(path).await.error_message(404), "Action not found");
     }
     let gone = api.put(ENVIRONMENTS).json(about("new", &["live"])).await;
-    gone.refused(
+    gone.expect_errors(
         404,
         "Environment not found",
         &[("environments", "environment 'live' in organization 'acme' is archived")],
@@ -145,7 +145,7 @@ async fn what_is_archived_leaves_its_actions_and_ends_those_that_it_leaves_empty
 #[apply(on_every_store)]
 async fn bad_input_is_named_and_nothing_is_stored(api: Api) {
     api.given_environments("docker", &["prod"]).await;
-    api.flow("shop", "version: 1").await;
+    api.given_flow("shop", "version: 1").await;
     let with = |field: &str, value: Value| {
         let mut body = about("a", &["prod"]);
         body[field] = value;
@@ -199,15 +199,15 @@ async fn bad_input_is_named_and_nothing_is_stored(api: Api) {
     }
     let unknown = api.put(ENVIRONMENTS).json(about("a", &["prod", "none"])).await;
     let text = "no environment named 'none' in organization 'acme'";
-    unknown.refused(404, "Environment not found", &[("environments", text)]);
+    unknown.expect_errors(404, "Environment not found", &[("environments", text)]);
     let unknown = api.put(FLOWS).json(of_flows("a", &["shop", "none"])).await;
-    unknown.refused(404, "Flow not found", &[("flows", "no flow named 'none' in organization 'acme'")]);
+    unknown.expect_errors(404, "Flow not found", &[("flows", "no flow named 'none' in organization 'acme'")]);
     let both = api.put(FLOWS).json(about("a", &["prod"])).await;
     assert_eq!(both.status, 400, "{both:?}");
     for field in ["name", "environments", "triggers", "targets"] {
         let mut body = about("a", &["prod"]);
         body.as_object_mut().unwrap().remove(field);
-        api.put(ENVIRONMENTS).json(&body).await.refuses_field(400, field);
+        api.put(ENVIRONMENTS).json(&body).await.expect_field_error(400, field);
     }
     assert_eq!(api.get(ACTIONS).await.ok(), json!([]));
 }
@@ -233,7 +233,7 @@ async fn an_organization_has_no_more_actions_than_it_may_and_those_that_are_over
     api.given_environments("docker", &["prod", "test"]).await;
     api.put(ENVIRONMENTS).json(about("a", &["prod"])).await.created();
     api.put(ENVIRONMENTS).json(about("b", &["test"])).await.created();
-    api.put(ENVIRONMENTS).json(about("c", &["test"])).await.refuses_field(400, "name");
+    api.put(ENVIRONMENTS).json(about("c", &["test"])).await.expect_field_error(400, "name");
     api.put(ENVIRONMENTS).json(about("b", &["test", "prod"])).await.ok();
     api.put("/environments/acme/prod/archive").await.ok();
     api.put(ENVIRONMENTS).json(about("c", &["test"])).await.created();

@@ -14,15 +14,15 @@ use crate::support::prelude::*;
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";
 
-fn allowance(digit: &str, reason: &str) -> Value {
+fn allowlist_entry(digit: &str, reason: &str) -> Value {
     json!({"artifact_name": "shop", "artifact_fingerprint": digit.repeat(64), "description": reason})
 }
 
 #[apply(on_every_store)]
 async fn a_record_has_every_field_of_the_table(api: Api) {
-    api.environment("production").await;
+    api.given_environment("production").await;
     assert_eq!(api.get(LIST).await.ok(), json!([]));
-    let sent = allowance("a", "known");
+    let sent = allowlist_entry("a", "known");
     assert_eq!(api.put(PRODUCTION).json(&sent).await.created(), sent);
     let records = api.get(LIST).await.ok();
     let record = &records[0];
@@ -40,12 +40,12 @@ async fn a_record_has_every_field_of_the_table(api: Api) {
 
 #[apply(on_every_store)]
 async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first(api: Api) {
-    api.environment("production").await;
-    api.environment("staging").await;
-    api.put(PRODUCTION).json(allowance("a", "first")).await.created();
-    api.put(PRODUCTION).json(allowance("b", "second")).await.created();
-    api.put("/allowlists/acme/staging").json(allowance("a", "third")).await.created();
-    api.put(PRODUCTION).json(allowance("a", "fourth")).await.created();
+    api.given_environment("production").await;
+    api.given_environment("staging").await;
+    api.put(PRODUCTION).json(allowlist_entry("a", "first")).await.created();
+    api.put(PRODUCTION).json(allowlist_entry("b", "second")).await.created();
+    api.put("/allowlists/acme/staging").json(allowlist_entry("a", "third")).await.created();
+    api.put(PRODUCTION).json(allowlist_entry("a", "fourth")).await.created();
     let records = api.get(LIST).await.ok();
     let reasons: Vec<&Value> =
         records.as_array().unwrap().iter().map(|record| &record["description"]).collect();
@@ -54,14 +54,14 @@ async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_fi
 
 #[apply(on_every_store)]
 async fn the_body_is_closed_and_every_field_is_required(api: Api) {
-    api.environment("production").await;
+    api.given_environment("production").await;
     let without = |field: &str| {
-        let mut body = allowance("a", "known");
+        let mut body = allowlist_entry("a", "known");
         body.as_object_mut().unwrap().remove(field);
         body
     };
     let with = |field: &str, value: Value| {
-        let mut body = allowance("a", "known");
+        let mut body = allowlist_entry("a", "known");
         body[field] = value;
         body
     };
@@ -90,29 +90,29 @@ async fn the_body_is_closed_and_every_field_is_required(api: Api) {
         (with("more", json!(1)), "more", "Extra inputs are not permitted [input: 1]".to_owned()),
     ];
     for (body, field, text) in refused {
-        api.put(PRODUCTION).json(&body).await.refused(400, INVALID, &[(field, &text)]);
+        api.put(PRODUCTION).json(&body).await.expect_errors(400, INVALID, &[(field, &text)]);
     }
     assert_eq!(api.get(LIST).await.ok(), json!([]));
 }
 
 #[apply(on_every_store)]
 async fn the_environment_must_exist_and_the_caller_may_write(api: Api) {
-    let body = allowance("a", "known");
-    api.put(PRODUCTION).json(&body).await.refused(
+    let body = allowlist_entry("a", "known");
+    api.put(PRODUCTION).json(&body).await.expect_errors(
         404,
         "Environment not found",
         &[("env_name", "no environment named 'production' in organization 'acme'")],
     );
-    api.put("/allowlists/acme/-").json(&body).await.refuses_field(400, "env_name");
-    api.environment("production").await;
+    api.put("/allowlists/acme/-").json(&body).await.expect_field_error(400, "env_name");
+    api.given_environment("production").await;
     for role in ["reader", "snapshotter"] {
         let other = &format!("{role}-key");
-        assert_eq!(api.put(PRODUCTION).json(&body).key(other).await.message(403), FORBIDDEN, "{role}");
+        assert_eq!(api.put(PRODUCTION).json(&body).key(other).await.error_message(403), FORBIDDEN, "{role}");
         assert_eq!(api.get(LIST).key(other).await.ok(), json!([]), "{role}");
     }
-    assert_eq!(api.get("/allowlists/nowhere").await.message(404), "Organization not found");
-    assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
-    assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
+    assert_eq!(api.get("/allowlists/nowhere").await.error_message(404), "Organization not found");
+    assert_eq!(api.get(LIST).anonymous().await.error_message(401), "Unauthorized");
+    assert_eq!(api.get(LIST).key(JOHN).await.error_message(403), FORBIDDEN);
 }
 
 /// The seconds of [`NOW`], and so many more.
@@ -127,7 +127,10 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) 
     let runs = [('a', &[10][..])];
     for environment in ["production", "other"] {
         api.attach(environment, "p").await;
-        api.put(&format!("/allowlists/acme/{environment}")).json(allowance("a", "known")).await.created();
+        api.put(&format!("/allowlists/acme/{environment}"))
+            .json(allowlist_entry("a", "known"))
+            .await
+            .created();
         api.report_running(environment, &runs).await.created();
         api.get(&format!("/environments/acme/{environment}")).await.expect(200, json!({"state": true}));
     }
@@ -142,7 +145,7 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) 
     api.report_running("production", &runs).await.ok();
     api.get("/environments/acme/production").await.expect(200, json!({"state": false}));
     let gate = format!("/asserts/acme/fingerprint/{}?environment_name=production", "a".repeat(64));
-    assert_eq!(api.get(&gate).await.message(404), "Artifact not found");
+    assert_eq!(api.get(&gate).await.error_message(404), "Artifact not found");
     let of = |records: &Value| {
         let records = records.as_array().unwrap().iter();
         Vec::from_iter(records.map(|one| one["environment_name"].as_str().unwrap().to_owned()))
@@ -155,26 +158,26 @@ async fn an_entry_is_withdrawn_and_the_environment_is_evaluated_again(api: Api) 
     // Once; and it may be allowed again.
     let missing =
         format!("the allowlist of environment 'production' has no entry in force for '{}'", "a".repeat(64));
-    api.delete(&entry).await.refused(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
-    api.put(PRODUCTION).json(allowance("a", "again")).await.created();
+    api.delete(&entry).await.expect_errors(404, "Allowlist entry not found", &[("fingerprint", &missing)]);
+    api.put(PRODUCTION).json(allowlist_entry("a", "again")).await.created();
     api.report_running("production", &runs).await.created();
     api.get("/environments/acme/production").await.expect(200, json!({"state": true}));
     assert_eq!(of(&api.get(LIST).await.ok()), ["production", "other"]);
     for role in ["reader", "snapshotter"] {
-        assert_eq!(api.delete(&entry).key(&format!("{role}-key")).await.message(403), FORBIDDEN);
+        assert_eq!(api.delete(&entry).key(&format!("{role}-key")).await.error_message(403), FORBIDDEN);
     }
     assert_eq!(
-        api.delete(&entry.replace("production", "nowhere")).await.message(404),
+        api.delete(&entry.replace("production", "nowhere")).await.error_message(404),
         "Environment not found"
     );
-    api.delete(&format!("{PRODUCTION}/xyz")).await.refuses_field(400, "fingerprint");
+    api.delete(&format!("{PRODUCTION}/xyz")).await.expect_field_error(400, "fingerprint");
 }
 
 #[apply(on_every_store)]
 async fn an_end_is_in_the_future_and_in_seconds(api: Api) {
-    api.environment("production").await;
+    api.given_environment("production").await;
     let until = |end: Value| {
-        let mut body = allowance("a", "known");
+        let mut body = allowlist_entry("a", "known");
         body["expires_at"] = end;
         body
     };
@@ -188,10 +191,10 @@ async fn an_end_is_in_the_future_and_in_seconds(api: Api) {
         (json!(seconds(9) * 1_000_000_000), format!("{in_seconds} [input: {}]", seconds(9) * 1_000_000_000)),
     ] {
         let refused = api.put(PRODUCTION).json(until(end)).await;
-        refused.refused(400, INVALID, &[("expires_at", &text)]);
+        refused.expect_errors(400, INVALID, &[("expires_at", &text)]);
     }
     for end in [json!("2026-01-01"), json!(1.5), json!(true)] {
-        api.put(PRODUCTION).json(until(end)).await.refuses_field(400, "expires_at");
+        api.put(PRODUCTION).json(until(end)).await.expect_field_error(400, "expires_at");
     }
     assert_eq!(api.get(&format!("{LIST}?include_ended=true")).await.ok(), json!([]));
     let sent = until(json!(seconds(1)));
@@ -215,10 +218,10 @@ async fn an_entry_expires_and_the_environment_is_evaluated_again() {
         for environment in ["reported", "idle"] {
             api.attach(environment, "p").await;
             let path = format!("/allowlists/acme/{environment}");
-            let mut until = allowance("a", "for now");
+            let mut until = allowlist_entry("a", "for now");
             until["expires_at"] = json!(seconds(60));
             api.put(&path).json(until).await.created();
-            api.put(&path).json(allowance("b", "for ever")).await.created();
+            api.put(&path).json(allowlist_entry("b", "for ever")).await.created();
             api.report_running(environment, &runs).await.created();
         }
         let state = async |environment: &str| {
@@ -235,7 +238,7 @@ async fn an_entry_expires_and_the_environment_is_evaluated_again() {
         );
         assert_eq!((state("reported").await, state("idle").await), (json!(true), json!(true)));
         clock.set(60);
-        assert_eq!(api.get(&gate("a")).await.message(404), "Artifact not found");
+        assert_eq!(api.get(&gate("a")).await.error_message(404), "Artifact not found");
         assert_eq!(api.get(&gate("b")).await.ok()["compliant"], true);
         // The evaluation before the end is still cached.
         api.report_running("reported", &runs).await.created();
@@ -275,7 +278,7 @@ async fn an_entry_that_ends_before_others_that_were_handled_is_handled_too() {
         api.given_environments("docker", &environments).await;
         api.put_policy("p", PROVENANCE).await.created();
         let allow = async |environment: &str, digit: &str, end: i64| {
-            let mut until = allowance(digit, "for now");
+            let mut until = allowlist_entry(digit, "for now");
             until["expires_at"] = json!(seconds(end));
             api.put(&format!("/allowlists/acme/{environment}")).json(until).await.created();
         };
@@ -333,7 +336,7 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
     api.given_environments("docker", &["idle"]).await;
     api.put_policy("p", PROVENANCE).await.created();
     api.attach("idle", "p").await;
-    let mut until = allowance("a", "for now");
+    let mut until = allowlist_entry("a", "for now");
     until["expires_at"] = json!(seconds(60));
     api.put("/allowlists/acme/idle").json(until).await.created();
     api.report_running("idle", &[('a', &[10])]).await.created();
@@ -352,17 +355,17 @@ async fn an_environment_that_could_not_be_evaluated_is_evaluated_later_without_r
         sleep(Duration::from_millis(100)).await;
         background.stop().await;
         let answered = answered.lock().unwrap();
-        let ends = answered.iter().filter(|(query, _)| *query == "ended_allowances");
+        let ends = answered.iter().filter(|(query, _)| *query == "ended_allowlist_entries");
         ends.map(|(_, length)| *length).all(|length| length == "Ok([])".len())
     };
     let was_asked =
         |query: &'static str| move |answered: &[Answered]| answered.iter().any(|(asked, _)| *asked == query);
     clock.set(60);
     *failure.lock().unwrap() = Some(|| StoreError::corrupt("damaged"));
-    assert!(!run_until(&was_asked("ended_allowances")).await);
+    assert!(!run_until(&was_asked("ended_allowlist_entries")).await);
     // Ends of the last quarter of an hour are read once more.
     clock.set(60 + 20 * 60);
-    run_until(&was_asked("ended_allowances")).await;
+    run_until(&was_asked("ended_allowlist_entries")).await;
     *failure.lock().unwrap() = None;
     assert!(run_until(&was_asked("environments_by_id")).await, "the ends were read again");
     assert_eq!(api.get("/environments/acme/idle").await.ok()["state"], json!(false));

@@ -10,7 +10,7 @@ fn report() -> Value {
 
 #[apply(on_every_store)]
 async fn an_artifact_tells_what_was_reported_and_what_follows_from_it(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     api.artifact("a", "cli").await;
     let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64))).await.ok();
     let id = artifact["id"].as_str().unwrap();
@@ -45,7 +45,7 @@ async fn an_artifact_without_a_trail_has_empty_values_of_their_types(api: Api) {
 
 #[apply(on_every_store)]
 async fn a_report_without_a_trail_goes_into_any_flow_with_the_commits_before_it(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let commit = |digit: &str| {
         json!({
             "sha1": digit.repeat(40), "message": "m", "author": "a <a@e.org>", "branch": "main", "timestamp": 1,
@@ -107,10 +107,10 @@ async fn links_and_remarks_come_back_as_they_were_sent(api: Api) {
     for key in ["a.b", "a=b", ""] {
         body["external_urls"] = json!({key: {"href": "x"}});
         let refused = api.post("/artifacts/acme/shop").json(&body).await;
-        refused.fails(400, INVALID);
+        refused.expect_message(400, INVALID);
     }
     body["external_urls"] = json!({"a": {}});
-    api.post("/artifacts/acme/shop").json(&body).await.refuses_field(400, "external_urls.a.href");
+    api.post("/artifacts/acme/shop").json(&body).await.expect_field_error(400, "external_urls.a.href");
 }
 
 #[apply(on_every_store)]
@@ -154,8 +154,8 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused(ap
             .json();
         assert!(refused["errors"][field].is_string(), "{field}: {refused}");
     }
-    api.post("/artifacts/acme/a%20b").json(report()).await.fails(400, INVALID);
-    api.get("/flows/acme/shop").await.fails(404, "Flow not found");
+    api.post("/artifacts/acme/a%20b").json(report()).await.expect_message(400, INVALID);
+    api.get("/flows/acme/shop").await.expect_message(404, "Flow not found");
     api.get("/artifacts/acme").await.expect_exactly(200, json!([]));
 }
 
@@ -178,7 +178,11 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match(api
         api.post("/artifacts/acme/many").json(body).await.created();
     }
     let ten = format!("matches 12 fingerprints: {}", many[..10].join(", "));
-    api.get("/artifacts/acme/many/fingerprint/bbbbb").await.refused(400, INVALID, &[("fingerprint", &ten)]);
+    api.get("/artifacts/acme/many/fingerprint/bbbbb").await.expect_errors(
+        400,
+        INVALID,
+        &[("fingerprint", &ten)],
+    );
     for wrong in ["aaaa", "AAAAA", "ggggg", &"a".repeat(65), "a@b"] {
         let refused = api.get(&format!("/artifacts/acme/shop/fingerprint/{wrong}")).await;
         let text = format!("String should match pattern '^[a-f0-9]{{5,64}}$' [input: {wrong}]");
@@ -189,7 +193,7 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match(api
         json!({"message": "Artifact not found",
                "errors": {"fingerprint": "no artifact named 'bbbbb' in flow 'shop' in organization 'acme'"}}),
     );
-    api.get("/artifacts/acme/none/fingerprint/bbbbb").await.fails(404, "Flow not found");
+    api.get("/artifacts/acme/none/fingerprint/bbbbb").await.expect_message(404, "Flow not found");
 }
 
 #[apply(on_every_store)]
@@ -221,7 +225,7 @@ async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id(api: Api) {
 #[apply(on_every_store)]
 async fn get_commit_sha_returns_an_array_newest_first(api: Api) {
     for (digit, trail, commit) in [("a", "t1", COMMIT), ("b", "t2", COMMIT), ("c", "t2", &"0".repeat(40))] {
-        api.report("shop", digit.repeat(64))
+        api.post_artifact("shop", digit.repeat(64))
             .with(json!({"filename": digit, "trail_name": trail, "git_commit": commit}))
             .await
             .created();
@@ -234,9 +238,9 @@ async fn get_commit_sha_returns_an_array_newest_first(api: Api) {
     api.get(&format!("{path}/{COMMIT}?trail=none")).await.expect_exactly(200, json!([]));
     api.get(&format!("{path}/fffff")).await.expect_exactly(200, json!([]));
     for wrong in ["ffff", "FFFFF", &"f".repeat(41)] {
-        api.get(&format!("{path}/{wrong}")).await.fails(400, INVALID);
+        api.get(&format!("{path}/{wrong}")).await.expect_message(400, INVALID);
     }
-    api.get("/artifacts/acme/none/commit_sha/fffff").await.fails(404, "Flow not found");
+    api.get("/artifacts/acme/none/commit_sha/fffff").await.expect_message(404, "Flow not found");
 }
 
 #[apply(on_every_store)]
@@ -256,8 +260,8 @@ async fn get_latest_commit_is_the_newest_reports_or_empty(api: Api) {
     api.get(&format!("{path}?branch=none")).await.expect_exactly(200, json!({"latest_commit": ""}));
     let unknown = format!("/artifacts/acme/shop/{}/latest_commit", "f".repeat(64));
     api.get(&unknown).await.expect_exactly(200, json!({"latest_commit": ""}));
-    api.get("/artifacts/acme/shop/aaaa/latest_commit").await.fails(400, INVALID);
-    api.get("/artifacts/acme/none/aaaaa/latest_commit").await.fails(404, "Flow not found");
+    api.get("/artifacts/acme/shop/aaaa/latest_commit").await.expect_message(400, INVALID);
+    api.get("/artifacts/acme/none/aaaaa/latest_commit").await.expect_message(404, "Flow not found");
 }
 
 #[apply(on_every_store)]
@@ -266,7 +270,8 @@ async fn artifacts_are_listed_newest_first_by_flow_and_repo(api: Api) {
         json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "7", "provider": "github"});
     for (digit, flow, repo) in [("a", "shop", Some(&repo)), ("b", "shop", None), ("c", "other", Some(&repo))]
     {
-        let report = api.report(flow, digit.repeat(64)).with(json!({"filename": digit, "repo_info": repo}));
+        let report =
+            api.post_artifact(flow, digit.repeat(64)).with(json!({"filename": digit, "repo_info": repo}));
         report.await.created();
     }
     let names = |names: &[&str]| names.iter().map(|name| json!({"filename": name})).collect::<Vec<_>>();
@@ -275,9 +280,9 @@ async fn artifacts_are_listed_newest_first_by_flow_and_repo(api: Api) {
     api.get("/artifacts/acme?page=3").await.expect_exactly(200, json!([]));
     api.get("/artifacts/acme?flow_name=shop").await.expect(200, json!(names(&["b", "a"])));
     api.get("/artifacts/acme?repo_name=acme%2Fshop").await.expect(200, json!(names(&["c", "a"])));
-    api.get("/artifacts/acme?repo_name=none").await.fails(404, "Repo not found");
-    api.get("/artifacts/acme?flow_name=none").await.fails(404, "Flow not found");
-    api.get("/artifacts/acme?flow_name=a%20b").await.fails(400, INVALID);
+    api.get("/artifacts/acme?repo_name=none").await.expect_message(404, "Repo not found");
+    api.get("/artifacts/acme?flow_name=none").await.expect_message(404, "Flow not found");
+    api.get("/artifacts/acme?flow_name=a%20b").await.expect_message(400, INVALID);
 }
 
 /// The resolution of a search: fingerprints and commits, each as a digit.
@@ -299,7 +304,7 @@ async fn a_search_finds_what_begins_so_in_each_flow_newest_first(api: Api) {
     api.given_test('a', "t", true).await;
     for _ in 0..2 {
         let url = json!({"commit_url": "d"});
-        api.report("old", "a".repeat(64)).with(url).await.created();
+        api.post_artifact("old", "a".repeat(64)).with(url).await.created();
     }
     for environment in ["test", "prod"] {
         api.report_running(environment, &[('a', &[1])]).await.created();

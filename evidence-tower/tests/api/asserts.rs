@@ -43,10 +43,11 @@ async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to(api: Api) {
     api.given_test('1', "t", true).await;
     assert_eq!(api.asserted("").await["compliant"], true);
 
-    let report = api.report("shop", fingerprint('1')).with(json!({"filename": "api:1", "trail_name": "u"}));
+    let report =
+        api.post_artifact("shop", fingerprint('1')).with(json!({"filename": "api:1", "trail_name": "u"}));
     report.await.created();
-    api.attest_in("shop", "u", "generic")
-        .data(json!({"attestation_name": "audit", "is_compliant": false}))
+    api.post_attestation("shop", "u", "generic")
+        .data_json(json!({"attestation_name": "audit", "is_compliant": false}))
         .await
         .created();
     let both = api.asserted("").await;
@@ -63,7 +64,7 @@ async fn an_artifact_is_asserted_in_each_flow_it_was_reported_to(api: Api) {
 
 #[apply(on_every_store)]
 async fn a_report_to_a_flow_as_a_whole_is_asserted_without_lines(api: Api) {
-    api.report("web", fingerprint('1')).with(json!({"filename": "api:1"})).await.created();
+    api.post_artifact("web", fingerprint('1')).with(json!({"filename": "api:1"})).await.created();
     let asserted = api.asserted("").await;
     assert_eq!((&asserted["trail"], &asserted["compliant"]), (&json!(""), &json!(true)));
     assert_eq!(asserted["compliance_status"], Value::Null);
@@ -130,9 +131,9 @@ async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not(ap
     let policies = Vec::from_iter(asserted["policy_evaluations"].as_array().unwrap().iter().map(told));
     let told = |name: &str, status: &str| (json!(name), json!(1), json!(status));
     assert_eq!(policies, [told("b", "COMPLIANT"), told("a", "NON-COMPLIANT")]);
-    let attest = api.attest_in("web", "t", "generic");
+    let attest = api.post_attestation("web", "t", "generic");
     let data = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
-    attest.data(&data).await.created();
+    attest.data_json(&data).await.created();
     assert_eq!(api.asserted("?policy_name=b&policy_name=a").await["compliant"], true);
 }
 
@@ -140,7 +141,7 @@ async fn policies_assert_in_the_order_in_which_they_are_named_attached_or_not(ap
 async fn what_cannot_be_asserted_says_why(api: Api) {
     api.given_artifact('1', "t").await;
     api.given_environments("docker", &["prod"]).await;
-    api.flow("empty", "version: 1").await;
+    api.given_flow("empty", "version: 1").await;
     let of = |digit: char, query: &str| format!("/asserts/acme/fingerprint/{}{query}", fingerprint(digit));
     let text = "Cannot specify both 'environment_name' and 'policy_name' at the same time";
     let both =
@@ -202,7 +203,7 @@ async fn what_is_allowed_may_run_though_nobody_reported_it(api: Api) {
         api.get(&format!("{of_one}{elsewhere}")).await.expect(404, missing);
     }
     // Nor to the flow that is looked at, whatever others it was reported to.
-    api.flow("empty", "version: 1").await;
+    api.given_flow("empty", "version: 1").await;
     assert_eq!(api.asserted("?environment_name=prod&flow_name=empty").await, asserted);
     api.given_artifact('1', "t").await;
     assert_eq!(api.asserted("?environment_name=prod&flow_name=empty").await, asserted);
@@ -257,9 +258,9 @@ async fn a_logical_environment_asks_the_policies_of_its_members(api: Api) {
     api.put("/allowlists/acme/test").json(&allowed).await.created();
     assert_eq!(asserted().await, (false, vec![provenance.clone(), scanned("NON-COMPLIANT")]));
     // It has no allowlist of its own.
-    api.put("/allowlists/acme/all").json(&allowed).await.refuses_field(400, "env_name");
+    api.put("/allowlists/acme/all").json(&allowed).await.expect_field_error(400, "env_name");
     assert_eq!(api.get("/allowlists/acme").await.ok().as_array().unwrap().len(), 1);
-    api.generic("web", "scan", true).await.created();
+    api.post_generic_attestation("web", "scan", true).await.created();
     assert_eq!(asserted().await, (true, vec![provenance, scanned("COMPLIANT")]));
 }
 
@@ -275,7 +276,7 @@ async fn members_without_policies_ask_the_flows_beside_the_policies_of_others(ap
     api.attach("prod", "provenance").await;
     for members in [["prod", "free"], ["prod", "strict"]] {
         let name = members[1].replace("free", "one").replace("strict", "two");
-        api.put_logical(name, members).await.created();
+        api.put_logical_environment(name, members).await.created();
     }
     for compliant in [false, true] {
         if compliant {
@@ -352,7 +353,8 @@ async fn the_gate_looks_at_the_names_by_which_an_artifact_runs_as_its_environmen
     }
     // Reports of several names agree, or the exception waives nothing.
     api.report_running("prod", &[]).await;
-    let report = api.report("shop", fingerprint('1')).with(json!({"filename": "other", "trail_name": "t"}));
+    let report =
+        api.post_artifact("shop", fingerprint('1')).with(json!({"filename": "other", "trail_name": "t"}));
     report.await.created();
     assert!(!gate("?policy_name=reported").await);
     let asserted = api.asserted("?policy_name=reported").await;

@@ -21,8 +21,8 @@ async fn started(store: &Arc<dyn Store>, directory: &Path) -> (Evidence, Api) {
 
 /// The status of an attestation with this file.
 async fn attest(api: &Api, file: &str) -> u16 {
-    api.attest_in("shop", "t", "generic")
-        .data(json!({"attestation_name": "one", "is_compliant": true}))
+    api.post_attestation("shop", "t", "generic")
+        .data_json(json!({"attestation_name": "one", "is_compliant": true}))
         .file("attachment_file", "a", file)
         .await
         .status

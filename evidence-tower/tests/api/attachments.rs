@@ -83,7 +83,7 @@ async fn attest(api: &Api, name: &str, files: &[&str]) -> String {
         .collect();
     let mut parts = vec![("name=\"data_json\"", document.as_str())];
     parts.extend(names.iter().map(String::as_str).zip(files.iter().copied()));
-    api.attest_in("shop", "t", "generic").form(&parts).await.created();
+    api.post_attestation("shop", "t", "generic").form(&parts).await.created();
     let found = api.get(&format!("/attestations/acme/shop/trail/t/{name}")).await.ok();
     let id = found[0]["attestation_id"].as_str().unwrap();
     format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence")

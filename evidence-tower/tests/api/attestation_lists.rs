@@ -20,7 +20,7 @@ async fn attest(api: &Api, flow: &str, name: &str, is_compliant: bool, number: u
     let document = json!({
         "attestation_name": name, "is_compliant": is_compliant, "user_data": {}, "description": number.to_string(),
     });
-    api.attest_in(flow, "t", "generic").data(&document).await.created();
+    api.post_attestation(flow, "t", "generic").data_json(&document).await.created();
 }
 
 /// The descriptions of a list, which tell its attestations.
@@ -56,7 +56,7 @@ fn with_attestations(case: impl AsyncFn(Api)) {
         api.attest("system", &decision).await.created();
         api.post("/attestations/foobar/shop/trail/t/generic")
             .key(JOHN)
-            .data(json!({"attestation_name": "unit", "is_compliant": true, "user_data": {}}))
+            .data_json(json!({"attestation_name": "unit", "is_compliant": true, "user_data": {}}))
             .await
             .created();
         case(api).await;
@@ -133,12 +133,12 @@ fn a_list_of_many_flows_is_read_to_its_end() {
 async fn attestations_are_narrowed_by_all_that_is_given(api: Api) {
     let id = api.get("/attestations/acme/tool/trail/t/unit").await.ok()[0]["attestation_id"].clone();
     let id = id.as_str().unwrap();
-    api.post("/custom-attestation-types/acme").data(json!({"name": "known"})).await.created();
+    api.post("/custom-attestation-types/acme").data_json(json!({"name": "known"})).await.created();
     for path in [
         format!("{ALL}?type=junit&type=custom:unknown"),
         format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=custom:unknown"),
     ] {
-        assert_eq!(api.get(&path).await.message(404), "Custom attestation type not found", "{path}");
+        assert_eq!(api.get(&path).await.error_message(404), "Custom attestation type not found", "{path}");
     }
     for (query, expected) in [
         ("name=unit".to_owned(), "5 2 1"),
@@ -187,22 +187,22 @@ fn what_narrows_no_list_of_attestations_is_refused() {
             ("per_page=0", "query.per_page", "Input should be greater than or equal to 1 [input: 0]"),
             ("per_page=101", "query.per_page", "Input should be less than or equal to 100 [input: 101]"),
         ] {
-            api.get(&format!("{ALL}?{query}")).await.refused(400, INVALID, &[(field, text)]);
+            api.get(&format!("{ALL}?{query}")).await.expect_errors(400, INVALID, &[(field, text)]);
         }
         for kind in ["unit", "", "custom:", "*", "system:a%20b"] {
-            api.get(&format!("{ALL}?type={kind}")).await.refuses_field(400, "query.type[0]");
+            api.get(&format!("{ALL}?type={kind}")).await.expect_field_error(400, "query.type[0]");
         }
         for query in ["is_compliant=maybe", "from_timestamp=x", "to_timestamp=x"] {
             let field = format!("query.{}", query.split('=').next().unwrap());
-            api.get(&format!("{ALL}?{query}")).await.refuses_field(400, &field);
+            api.get(&format!("{ALL}?{query}")).await.expect_field_error(400, &field);
         }
         for path in
             [format!("{ALL}?flow=shop&flow=none"), format!("{BY_COMMIT}?commit_list={COMMIT}&flow_name=none")]
         {
-            assert_eq!(api.get(&path).await.message(404), "Flow not found", "{path}");
+            assert_eq!(api.get(&path).await.error_message(404), "Flow not found", "{path}");
         }
         let flows: String = (0..21).map(|_| "&flow=shop").collect();
-        api.get(&format!("{ALL}?per_page=1{flows}")).await.refuses_field(400, "query.flow");
+        api.get(&format!("{ALL}?per_page=1{flows}")).await.expect_field_error(400, "query.flow");
     });
 }
 
@@ -225,9 +225,9 @@ async fn attestations_of_a_flow_are_listed_in_pages(api: Api) {
     }
     let none = api.get(&format!("{ALL}/shop?to_timestamp=1783538509")).await.ok();
     assert_eq!((&none["data"], &none["pagination"]["total"]), (&json!([]), &json!(0)));
-    assert_eq!(api.get(&format!("{ALL}/none")).await.message(404), "Flow not found");
-    api.get(&format!("{ALL}/shop?page=0")).await.refuses_field(400, "query.page");
-    api.get(&format!("{ALL}/shop?per_page=101")).await.refuses_field(400, "query.per_page");
+    assert_eq!(api.get(&format!("{ALL}/none")).await.error_message(404), "Flow not found");
+    api.get(&format!("{ALL}/shop?page=0")).await.expect_field_error(400, "query.page");
+    api.get(&format!("{ALL}/shop?per_page=101")).await.expect_field_error(400, "query.per_page");
 }
 
 /// Reports an attestation that is about a trail, or about the artifact with this fingerprint, and names a commit or none.
@@ -237,7 +237,7 @@ async fn about(api: &Api, trail: &str, number: usize, fingerprint: Option<&str>,
         "attestation_name": format!("check{number}"), "is_compliant": true, "user_data": {},
         "description": number.to_string(), "artifact_fingerprint": fingerprint, "git_commit_info": commit,
     });
-    api.attest_in("shop", trail, "generic").data(&document).await.created();
+    api.post_attestation("shop", trail, "generic").data_json(&document).await.created();
 }
 
 #[test]
@@ -246,11 +246,11 @@ fn attestations_are_found_by_the_commit_that_they_are_about() {
     let [with, without] = ["d", "e"].map(|digit| digit.repeat(64));
     on_every_store(async |api| {
         let commit = json!({"sha1": begun, "message": "m", "author": "a", "timestamp": 1});
-        api.begin("shop", &json!({"name": "t", "description": "", "git_commit_info": commit}))
+        api.put_trail("shop", &json!({"name": "t", "description": "", "git_commit_info": commit}))
             .await
             .created();
         for (fingerprint, commit) in [(&with, Some(&built)), (&without, None)] {
-            api.report("shop", fingerprint)
+            api.post_artifact("shop", fingerprint)
                 .with(json!({
                     "trail_name": "t", "git_commit": commit, "build_url": "https://b/1",
                     "commit_url": "https://c/1",
@@ -301,7 +301,7 @@ fn attestations_are_found_by_the_commit_that_they_are_about() {
         let newest = api.get("/attestations/acme/shop/trail/u/check6").await.ok();
         assert_eq!(of_shop[&own][0], newest[0]);
 
-        api.flow("tool", TEMPLATE).await;
+        api.given_flow("tool", TEMPLATE).await;
         let elsewhere = api.get(&format!("{BY_COMMIT}?commit_list={own}&flow_name=tool")).await.ok();
         assert_eq!(elsewhere, json!({ &own: [] }));
     });
@@ -422,12 +422,14 @@ async fn a_page_ends_after_many_that_do_not_match_and_the_next_goes_on_there() {
 #[apply(on_every_store)]
 async fn commits_are_required_and_in_full(api: Api) {
     let text = "commit_list is required: provide one or more commit SHAs to search.";
-    api.get(BY_COMMIT).await.refused(400, text, &[("query.commit_list", "Field required")]);
+    api.get(BY_COMMIT).await.expect_errors(400, text, &[("query.commit_list", "Field required")]);
     for wrong in ["", "aaaaaaa", &"A".repeat(40), &"a".repeat(41)] {
-        api.get(&format!("{BY_COMMIT}?commit_list={wrong}")).await.refuses_field(400, "query.commit_list[0]");
+        api.get(&format!("{BY_COMMIT}?commit_list={wrong}"))
+            .await
+            .expect_field_error(400, "query.commit_list[0]");
     }
     let many: String = (0..101).map(|number| format!("&commit_list={number:040x}")).collect();
-    api.get(&format!("{BY_COMMIT}?{}", &many[1..])).await.refuses_field(400, "query.commit_list");
+    api.get(&format!("{BY_COMMIT}?{}", &many[1..])).await.expect_field_error(400, "query.commit_list");
     let kind = format!("{BY_COMMIT}?commit_list={COMMIT}&attestation_type=none");
-    api.get(&kind).await.refuses_field(400, "query.attestation_type");
+    api.get(&kind).await.expect_field_error(400, "query.attestation_type");
 }

@@ -107,10 +107,10 @@ async fn a_version_is_selected_without_who_made_the_type_and_when(api: Api) {
     for version in ["0", "3", "-1", "9223372036854775807"] {
         let text = format!("version {version} does not exist for custom attestation type 'review'");
         let reply = api.get(&format!("{REVIEW}?version={version}")).await;
-        reply.refused(404, "Custom attestation type version not found", &[("query.version", &text)]);
+        reply.expect_errors(404, "Custom attestation type version not found", &[("query.version", &text)]);
     }
     for version in ["", "x", "1.5", "9223372036854775808"] {
-        api.get(&format!("{REVIEW}?version={version}")).await.refuses_field(400, "query.version");
+        api.get(&format!("{REVIEW}?version={version}")).await.expect_field_error(400, "query.version");
     }
 }
 
@@ -182,10 +182,10 @@ async fn the_document_is_closed_and_its_fields_are_checked(api: Api) {
         (json!([]), "data_json", "Input should be a valid dictionary [input: []]".to_owned()),
     ];
     for (document, field, text) in refused {
-        post(&api, &document, None).await.refused(400, INVALID, &[(field, &text)]);
+        post(&api, &document, None).await.expect_errors(400, INVALID, &[(field, &text)]);
     }
     let long = json!({"name": "a", "evaluator": {"rules": ["x".repeat(4097)]}});
-    post(&api, &long, None).await.refuses_field(400, "evaluator.rules[0]");
+    post(&api, &long, None).await.expect_field_error(400, "evaluator.rules[0]");
     let rule = format!("\"{}\"", "x".repeat(4094));
     let longest = json!({"name": "a-_~.9", "evaluator": {"rules": [rule]}});
     post(&api, &longest, None).await.created();
@@ -194,11 +194,11 @@ async fn the_document_is_closed_and_its_fields_are_checked(api: Api) {
 #[apply(on_every_store)]
 async fn the_form_needs_its_document_and_a_schema_that_is_an_object(api: Api) {
     let missing = "Field required [input: None]";
-    api.post(LIST).json(full()).await.refused(400, INVALID, &[("data_json", missing)]);
+    api.post(LIST).json(full()).await.expect_errors(400, INVALID, &[("data_json", missing)]);
     let alone = api.post(LIST).file("type_schema", "schema.json", SCHEMA).await;
-    alone.refused(400, INVALID, &[("data_json", missing)]);
+    alone.expect_errors(400, INVALID, &[("data_json", missing)]);
     for schema in ["", "{", "[]", "null", "\"x\"", "\u{fffd}"] {
-        post(&api, &full(), Some(schema)).await.refuses_field(400, "type_schema");
+        post(&api, &full(), Some(schema)).await.expect_field_error(400, "type_schema");
     }
     assert_eq!(api.get(LIST).await.ok(), json!([]));
 }
@@ -218,12 +218,12 @@ async fn what_a_rule_may_not_say_is_named_and_nothing_is_kept(api: Api) {
     for (rule, text) in refused {
         let document = json!({"name": "a", "evaluator": {"content_type": "jq", "rules": [".ok", rule]}});
         let text = format!("Input should be a jq filter of the kind that is allowed: {text}");
-        post(&api, &document, None).await.refused(400, INVALID, &[("evaluator.rules[1]", &text)]);
+        post(&api, &document, None).await.expect_errors(400, INVALID, &[("evaluator.rules[1]", &text)]);
     }
     let summary = json!({"name": "a", "summary": [{"name": "A", "expression": ".a"}, {"name": "B", "expression": "env"}]});
     let text = "Input should be a jq filter of the kind that is allowed: not allowed: env/0: a rule knows nothing of the \
                 server (at character 1)";
-    post(&api, &summary, None).await.refused(400, INVALID, &[("summary[1].expression", text)]);
+    post(&api, &summary, None).await.expect_errors(400, INVALID, &[("summary[1].expression", text)]);
     assert_eq!(api.get(LIST).await.ok(), json!([]));
     // Rules that are not evaluated are stored unchanged.
     let unused = json!({"name": "a", "evaluator": {"content_type": "default", "rules": ["env"]}});
@@ -235,10 +235,10 @@ async fn the_rules_of_a_type_are_bounded_together(api: Api) {
     let typed = |rules: Vec<String>| json!({"name": "a", "evaluator": {"rules": rules}});
     let patterns = |many: usize| vec!["test(\"^a+$\")".to_owned(); many];
     post(&api, &typed(patterns(16)), None).await.created();
-    post(&api, &typed(patterns(17)), None).await.refuses_field(400, "evaluator.rules[16]");
+    post(&api, &typed(patterns(17)), None).await.expect_field_error(400, "evaluator.rules[16]");
     let long = |many: usize| vec![format!("[{}.]", ".,".repeat(100)); many];
     post(&api, &typed(long(50)), None).await.created();
-    post(&api, &typed(long(100)), None).await.refuses_field(400, "evaluator.rules[81]");
+    post(&api, &typed(long(100)), None).await.expect_field_error(400, "evaluator.rules[81]");
 }
 
 #[apply(on_every_store)]
@@ -256,7 +256,7 @@ async fn what_a_schema_may_not_say_is_named_and_nothing_is_kept(api: Api) {
         let reply = post(&api, &full(), Some(schema)).await;
         let text = reply.json()["errors"]["type_schema"].as_str().map(str::to_owned);
         assert!(text.as_ref().is_some_and(|text| text.starts_with(place)), "{schema}: {text:?}");
-        reply.refuses_field(400, "type_schema");
+        reply.expect_field_error(400, "type_schema");
     }
     assert_eq!(api.get(LIST).await.ok(), json!([]));
 }
@@ -266,14 +266,21 @@ async fn reading_takes_any_role_and_writing_the_right_to_write(api: Api) {
     post(&api, &full(), None).await.created();
     let document = full().to_string();
     for role in ["reader-key", "snapshotter-key"] {
-        assert_eq!(api.post(LIST).key(role).data(&document).await.message(403), FORBIDDEN, "{role}");
+        assert_eq!(
+            api.post(LIST).key(role).data_json(&document).await.error_message(403),
+            FORBIDDEN,
+            "{role}"
+        );
         api.get(REVIEW).key(role).await.ok();
     }
-    api.post(LIST).key("member-key").data(&document).await.created();
-    assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
-    assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
-    assert_eq!(api.get("/custom-attestation-types/nowhere").await.message(404), "Organization not found");
-    api.get("/custom-attestation-types/acme/other").await.refused(
+    api.post(LIST).key("member-key").data_json(&document).await.created();
+    assert_eq!(api.get(LIST).anonymous().await.error_message(401), "Unauthorized");
+    assert_eq!(api.get(LIST).key(JOHN).await.error_message(403), FORBIDDEN);
+    assert_eq!(
+        api.get("/custom-attestation-types/nowhere").await.error_message(404),
+        "Organization not found"
+    );
+    api.get("/custom-attestation-types/acme/other").await.expect_errors(
         404,
         "Custom attestation type not found",
         &[(
@@ -341,7 +348,7 @@ fn a_summary_is_shown_with_the_attestation_and_has_no_part_in_the_verdict() {
         post(&api, &version, Some(schema)).await.created();
         attest(&api, &json!({"suite": {"name": "a", "suites": [{"name": 1}]}}))
             .await
-            .refuses_field(400, "attestation_data");
+            .expect_field_error(400, "attestation_data");
         attest(&api, &json!({"suite": {"name": "a", "suites": [{"name": "b"}, {"name": "c"}]}}))
             .await
             .created();
@@ -385,7 +392,7 @@ async fn data_that_do_not_fit_are_refused_and_nothing_is_recorded(api: Api) {
     for (name, value) in [("type_name", json!("-")), ("attestation_data", Value::Null), ("more", json!(1))] {
         let mut document = json!({"attestation_name": "r", "type_name": "review", "attestation_data": {}});
         document[name] = value;
-        api.attest("custom", &document).await.refuses_field(400, name);
+        api.attest("custom", &document).await.expect_field_error(400, name);
     }
     api.get("/trails/acme/shop/t").await.expect(404, json!({}));
 }
@@ -420,7 +427,7 @@ async fn rules_that_never_end_or_grow_without_end_are_not_true(api: Api) {
     }
     for rule in ["env", "input", "halt", "localtime", "def f: g; f"] {
         let version = json!({"name": "review", "evaluator": {"rules": [rule]}});
-        post(&api, &version, None).await.refuses_field(400, "evaluator.rules[0]");
+        post(&api, &version, None).await.expect_field_error(400, "evaluator.rules[0]");
     }
 }
 

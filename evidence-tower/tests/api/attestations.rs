@@ -50,7 +50,7 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names(api: Api) {
     // Among an artifact's evidence it looks the same.
     let fingerprint = "f".repeat(64);
     let more = json!({"git_commit": COMMIT, "build_url": "https://b/1", "commit_url": "https://c/1"});
-    api.report("shop", &fingerprint).in_trail("t").with(more).await.created();
+    api.post_artifact("shop", &fingerprint).in_trail("t").with(more).await.created();
     let mut about = document();
     about["artifact_fingerprint"] = json!(fingerprint);
     api.attest("pull_request", &about).await.created();
@@ -74,7 +74,7 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered(api: Api) {
     answered[0]["approvers"][0]["username"] = json!("somebody else");
     again["pull_requests"] = answered;
     let refused = api.attest("pull_request", &again).await;
-    refused.refuses_field(400, "pull_requests[0].approvers[0].username");
+    refused.expect_field_error(400, "pull_requests[0].approvers[0].username");
 }
 
 #[apply(on_every_store)]
@@ -121,7 +121,7 @@ async fn what_could_improve_a_verdict_is_never_skipped(api: Api) {
     ];
     for (kind, claim, field) in table {
         let sent = merged(json!({"attestation_name": "checked"}), &claim);
-        api.attest(kind, &sent).await.refuses_field(400, field);
+        api.attest(kind, &sent).await.expect_field_error(400, field);
     }
 }
 
@@ -149,7 +149,7 @@ async fn field_git_provider_takes_the_repo_providers_and_azure(api: Api) {
     for wrong in [json!(""), json!("GitHub"), json!(1), Value::Null] {
         let mut body = document();
         body["git_provider"] = wrong;
-        api.attest("pull_request", &body).await.refuses_field(400, "git_provider");
+        api.attest("pull_request", &body).await.expect_field_error(400, "git_provider");
     }
 }
 
@@ -328,7 +328,7 @@ async fn the_data_of_a_system_type_fit_the_schema_that_is_told(api: Api) {
         for sent in [data.clone(), json!(data.to_string())] {
             let document = json!({"attestation_name": name, "type_name": name, "attestation_data": sent});
             let parts = [("name=\"data_json\"", &*document.to_string()), ATTACHED_ABC];
-            api.attest_in("shop", "t", "system").form(&parts).await.created();
+            api.post_attestation("shop", "t", "system").form(&parts).await.created();
         }
         assert!(is_valid(data));
         for data in broken {
@@ -361,17 +361,17 @@ async fn bills_of_materials_and_sarif_logs_are_asked_for_and_shown_in_short(api:
             "version: 1\ntrail:\n  attestations:\n  - {{name: bill, type: '{sbom}'}}\n  - {{name: scan, type: '{sarif}'}}\n  artifacts:\n  - {{name: app}}\n"
         );
         let document = json!({"name": flow, "description": ""}).to_string();
-        api.put("/flows/acme/template_file").data(&document).template(template.as_str()).await.created();
+        api.put("/flows/acme/template_file").data_json(&document).template(template.as_str()).await.created();
         let policy = format!(
             "_schema: https://example.com/v1\nartifacts: {{attestations: [{{type: '{sbom}'}}, {{type: '{sarif}'}}]}}"
         );
         api.put_policy(flow, &policy).await.created();
-        let report = api.report(flow, "a".repeat(64)).in_trail("t").named("app");
+        let report = api.post_artifact(flow, "a".repeat(64)).in_trail("t").named("app");
         report.with(json!({"filename": "x"})).await.created();
         let attest = async |name: &str, kind: &str, data: Value, files: &[(&str, &str)]| {
             let document =
                 json!({"attestation_name": name, "type_name": kind, "attestation_data": data}).to_string();
-            api.attest_in(flow, "t", "system")
+            api.post_attestation(flow, "t", "system")
                 .form(&[&[("name=\"data_json\"", &*document)], files].concat())
                 .await
                 .created();
@@ -450,7 +450,7 @@ async fn an_override_decides_in_its_trail_and_both_attestations_are_named(api: A
         let trail = api.get("/trails/acme/shop/t").await.ok();
         (trail["compliance_state"].clone(), trail["compliance_status"]["attestations_statuses"].clone())
     };
-    api.generic("shop", "scan", false).await.created();
+    api.post_generic_attestation("shop", "scan", false).await.created();
     let failed = api.get("/attestations/acme/shop/trail/t/scan").await.ok()[0]["attestation_id"].clone();
     put(overriding("scan", "generic", true)).await.expect_exactly(201, json!("OK"));
     let found = api.get("/attestations/acme/shop/trail/t/scan").await.ok();
@@ -533,8 +533,8 @@ async fn evidence_that_is_overridden_is_still_shown_with_the_verdict_of_the_over
 async fn an_override_is_json_and_names_what_does_not_fit(api: Api) {
     let path = "/attestations/acme/shop/trail/t/override";
     let body = overriding("scan", "generic", true);
-    api.post(path).data(&body).await.expect(415, json!({}));
-    api.post(path).await.refuses_field(400, "body");
+    api.post(path).data_json(&body).await.expect(415, json!({}));
+    api.post(path).await.expect_field_error(400, "body");
     for (name, value) in [
         ("attestation_name", json!("a b")),
         ("reason", Value::Null),
@@ -549,7 +549,7 @@ async fn an_override_is_json_and_names_what_does_not_fit(api: Api) {
     ] {
         let mut body = body.clone();
         body[name] = value;
-        api.post(path).json(body).await.refuses_field(400, name);
+        api.post(path).json(body).await.expect_field_error(400, name);
     }
     api.get("/flows/acme/shop").await.expect(404, json!({}));
 }
@@ -575,14 +575,14 @@ async fn the_document_is_closed_and_validated(api: Api) {
     ];
     for (change, field) in table {
         let body = merged(json!({"attestation_name": "bar", "is_compliant": true}), &change);
-        api.attest("generic", &body).await.refuses_field(400, field);
+        api.attest("generic", &body).await.expect_field_error(400, field);
     }
-    api.get("/flows/acme/shop").await.fails(404, "Flow not found");
+    api.get("/flows/acme/shop").await.expect_message(404, "Flow not found");
 }
 
 #[apply(on_every_store)]
 async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let by_fingerprint =
         json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": "a".repeat(64)});
     let missing = json!({
@@ -591,7 +591,7 @@ async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit(api: A
             "no artifact named '{}' in trail 't' of flow 'shop' in organization 'acme'", "a".repeat(64))},
     });
     api.attest("generic", &by_fingerprint).await.expect_exactly(404, missing);
-    api.get("/trails/acme/shop/t").await.fails(404, "Trail not found");
+    api.get("/trails/acme/shop/t").await.expect_message(404, "Trail not found");
     let unbound = json!({"attestation_name": "foo", "is_compliant": true, "target_artifacts": ["cli"]});
     let refused = api.attest("generic", &unbound).await.expect(400, json!({"message": INVALID}));
     let text = String::from_utf8(refused.body.to_vec()).unwrap();
@@ -611,17 +611,17 @@ async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit(api: A
 
 #[apply(on_every_store)]
 async fn reads_of_what_is_not_there(api: Api) {
-    api.get("/attestations/acme/none/trail/t/x").await.fails(404, "Flow not found");
-    api.flow("shop", TEMPLATE).await;
-    api.get("/attestations/acme/shop/trail/t/x").await.fails(404, "Trail not found");
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.get("/attestations/acme/none/trail/t/x").await.expect_message(404, "Flow not found");
+    api.given_flow("shop", TEMPLATE).await;
+    api.get("/attestations/acme/shop/trail/t/x").await.expect_message(404, "Trail not found");
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.get("/attestations/acme/shop/trail/t/x").await.expect_exactly(200, json!([]));
     for unknown in ["00000000-0000-0000-0000-00000000", "x", ""] {
         let path = format!("/attestations/acme?attestation_id={unknown}");
         assert_eq!(api.get(&path).await.ok()["data"], json!([]));
     }
     let evidence = "/attestations/acme/shop/trail/t/attestation/00000000-0000-0000-0000-00000000/evidence";
-    api.get(evidence).await.fails(404, "Attestation not found");
+    api.get(evidence).await.expect_message(404, "Attestation not found");
 }
 
 #[apply(on_every_store)]
@@ -631,7 +631,7 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive(api: Api) {
     let text = ("name=\"attachment_file\"", "plain words");
     let second = ("name=\"attachment_file.7\"; filename=\"b.txt\"", "second");
     let first = ("name=\"attachment_file.0\"; filename=\"a.txt\"", "first");
-    api.post(path).file("attachment_file", "dir/report.txt", "hello").data(body("one")).await.created();
+    api.post(path).file("attachment_file", "dir/report.txt", "hello").data_json(body("one")).await.created();
     api.post(path).form(&[("name=\"data_json\"", &body("text")), text]).await.created();
     api.post(path).form(&[second, ("name=\"data_json\"", &body("many")), text, first]).await.created();
     api.post(path)
@@ -670,7 +670,7 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive(api: Api) {
     assert_eq!((attestation["attachments"].clone(), href), (json!([]), None));
     let id = attestation["attestation_id"].as_str().unwrap();
     let none = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
-    none.fails(404, "This attestation has no evidence file attached.");
+    none.expect_message(404, "This attestation has no evidence file attached.");
 }
 
 #[tokio::test]
@@ -686,19 +686,23 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
         let noting: Arc<dyn Store> = Arc::new(noting);
         let strict = Api::new(fixture(Arc::clone(&noting), settings).await, Mount::Tower, name).await;
         let lenient = Api::new(Evidence::new(noting, Settings::default()), Mount::Tower, name).await;
-        lenient.flow("shop", TEMPLATE).await;
+        lenient.given_flow("shop", TEMPLATE).await;
         let attest = |api: &Api, flow: &str, more: Value| {
             let document = merged(json!({"attestation_name": "scan", "is_compliant": true}), &more);
-            api.attest_in(flow, "t", "generic").data(&document).file("attachment_file", "a.txt", "evidence")
+            api.post_attestation(flow, "t", "generic").data_json(&document).file(
+                "attachment_file",
+                "a.txt",
+                "evidence",
+            )
         };
         let repo = json!({"repo_info": {"name": "tags", "url": "https://git.example.com/tags"}});
-        for (what, ask, status) in [
+        for (what, request, status) in [
             ("an unknown flow", attest(&strict, "unknown", json!({})), 404),
             ("a word of the API", attest(&lenient, "template_file", json!({})), 400),
             ("a repo", attest(&lenient, "shop", repo), 400),
             ("an unknown artifact", attest(&lenient, "shop", json!({"target_artifacts": ["cli"]})), 400),
         ] {
-            let reply = ask.await;
+            let reply = request.await;
             assert_eq!(reply.status, status, "{what}: {reply:?}");
             assert_eq!(kept.load(Ordering::Relaxed), 0, "{what}");
         }

@@ -73,7 +73,7 @@ const REPORTS: Allowed = From(Role::Snapshotter);
 const WRITES: Allowed = From(Role::Member);
 const MANAGES: Allowed = ToItsManagers(Role::Snapshotter);
 
-const ALLOWANCE: Sent = Json(
+const ALLOWLIST_ENTRY: Sent = Json(
     r#"{"artifact_name": "x", "description": "known", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
 );
 const ENVIRONMENT_ACTION: Sent =
@@ -115,7 +115,7 @@ const TABLE: &[Row] = &[
     row("delete_action", WRITES, Nothing, 200).without("action_number", 404),
     row("get_action", READS, Nothing, 200).without("action_number", 404),
     row("list_allowlist", READS, Nothing, 200),
-    row("allow_artifact_for_env", WRITES, ALLOWANCE, 201).without("env_name", 404),
+    row("allow_artifact_for_env", WRITES, ALLOWLIST_ENTRY, 201).without("env_name", 404),
     row("withdraw_artifact_from_env", WRITES, Nothing, 200).without("env_name", 404),
     row("list_artifacts", READS, Nothing, 200),
     row("create_artifact", WRITES, ARTIFACT, 201).without("flow_name", 201),
@@ -260,12 +260,12 @@ impl Caller {
         accounts.into_iter().chain([Self::Insider(Role::Admin, JANE)]).collect()
     }
 
-    fn send(&self, ask: Ask) -> Ask {
+    fn send(&self, request: RequestBuilder) -> RequestBuilder {
         match self {
-            Self::Stranger(None) => ask.anonymous(),
-            Self::Stranger(Some(header)) => ask.header(AUTHORIZATION, header.as_str()),
-            Self::Outsider(key) => ask.key(key),
-            Self::Insider(_, key) => ask.key(key),
+            Self::Stranger(None) => request.anonymous(),
+            Self::Stranger(Some(header)) => request.header(AUTHORIZATION, header.as_str()),
+            Self::Outsider(key) => request.key(key),
+            Self::Insider(_, key) => request.key(key),
         }
     }
 }
@@ -324,22 +324,23 @@ impl World {
         }
         api.report_running("prod", &[]).await.created();
         api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
-        api.post("/custom-attestation-types/acme").data(json!({"name": "review"})).await.created();
+        api.post("/custom-attestation-types/acme").data_json(json!({"name": "review"})).await.created();
         api.post_control("c1").await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
         let key =
             api.post("/service-accounts/acme/ci/api-keys").json(json!({"description": "x"})).await.created();
         for (flow, visibility) in [("shop", "private"), ("open", "public")] {
             let document = json!({"name": flow, "description": "", "visibility": visibility}).to_string();
-            api.put("/flows/acme/template_file").data(&document).await.created();
-            api.report(flow, "a".repeat(64))
+            api.put("/flows/acme/template_file").data_json(&document).await.created();
+            api.post_artifact(flow, "a".repeat(64))
                 .with(json!({
                     "trail_name": "t", "git_commit": COMMIT,
                     "repo_info": {"name": "acme/shop", "url": "https://git.example.com/acme/shop"},
                 }))
                 .await
                 .created();
-            let attest = api.generic(flow, "bar", true).file("attachment_file", "a.txt", "hello");
+            let attest =
+                api.post_generic_attestation(flow, "bar", true).file("attachment_file", "a.txt", "hello");
             attest.await.created();
         }
         for (path, sent) in [("environments", ENVIRONMENT_ACTION), ("flows", FLOW_ACTION)] {
@@ -348,9 +349,9 @@ impl World {
         }
         let decision = r#"{"attestation_name": "decided", "type_name": "decision", "control": "c1",
             "attestation_data": {"is_compliant": true}}"#;
-        api.attest_in("shop", "t", "system").data(decision).await.created();
-        let Json(allowance) = ALLOWANCE else { unreachable!() };
-        api.put("/allowlists/acme/prod").bytes("application/json", allowance).await.created();
+        api.post_attestation("shop", "t", "system").data_json(decision).await.created();
+        let Json(allowlist_entry) = ALLOWLIST_ENTRY else { unreachable!() };
+        api.put("/allowlists/acme/prod").bytes("application/json", allowlist_entry).await.created();
         let decisions = api.get("/controls/acme/c1/decisions").await.ok();
         let repos = api.get("/repos/acme").await.ok();
         api.report_running("prod", &[('a', &[1])]).await.created();
@@ -435,13 +436,19 @@ async fn outsiders(api: &Api) -> Vec<Caller> {
 }
 
 impl World {
-    async fn ask(&self, row: &Row, (method, template): &(Method, &str), caller: &Caller, of: Of) -> Reply {
+    async fn request(
+        &self,
+        row: &Row,
+        (method, template): &(Method, &str),
+        caller: &Caller,
+        of: Of,
+    ) -> Reply {
         let path = self.path(row, template, of).await;
-        let ask = caller.send(self.api.request(method.clone(), &path));
+        let request = caller.send(self.api.request(method.clone(), &path));
         match row.sent {
-            Nothing => ask.await,
-            Json(text) => ask.bytes("application/json", text).await,
-            Form(part, text) => ask.form(&[(&format!("name=\"{part}\""), text)]).await,
+            Nothing => request.await,
+            Json(text) => request.bytes("application/json", text).await,
+            Form(part, text) => request.form(&[(&format!("name=\"{part}\""), text)]).await,
         }
     }
 }
@@ -473,7 +480,7 @@ async fn everybody_gets_what_the_table_says_and_nothing_else() {
         let callers = [Caller::strangers(), world.outsiders.clone(), Caller::insiders()].concat();
         for caller in &callers {
             for of in row.queries() {
-                let reply = world.ask(row, route, caller, of).await;
+                let reply = world.request(row, route, caller, of).await;
                 let wanted = expected(row, caller, of);
                 let context = format!("{} asked by {caller:?} of {of:?}", row.operation);
                 assert_eq!(reply.status.as_u16(), wanted, "{context}: {reply:?}");
@@ -493,7 +500,7 @@ async fn only_the_repo_list_takes_basic() {
     let world = World::new().await;
     let caller = Caller::Stranger(Some("Basic amFuZS1rZXk6".to_owned()));
     for row in TABLE {
-        let reply = world.ask(row, &routes[row.operation], &caller, Of::WhatExists).await;
+        let reply = world.request(row, &routes[row.operation], &caller, Of::WhatExists).await;
         let status = if row.operation == "list_repos" { 200 } else { 401 };
         assert_eq!(reply.status, status, "{}: {reply:?}", row.operation);
     }
@@ -505,7 +512,10 @@ async fn ids(world: &World) -> [String; 4] {
     let id = |value: &Value| value.as_str().unwrap().to_owned();
     let artifact = world.api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.ok();
     let attestation = world.api.get("/attestations/acme/shop/trail/t/bar").await.ok();
-    world.api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
+    world
+        .api
+        .given_artifact_from_repo(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"}))
+        .await;
     let repos = world.api.get("/repos/acme").await.ok();
     let key = world.names["key_id"].clone();
     [id(&artifact["id"]), id(&attestation[0]["attestation_id"]), id(&repos["repos"][0]["id"]), key]
@@ -523,7 +533,7 @@ async fn a_public_flow_opens_nothing_of_a_private_one() {
         ),
     ];
     for (path, message) in rows {
-        assert_eq!(world.api.get(&path).key(JOHN).await.message(404), message, "{path}");
+        assert_eq!(world.api.get(&path).key(JOHN).await.error_message(404), message, "{path}");
     }
 }
 
@@ -547,10 +557,10 @@ async fn an_id_means_nothing_in_another_organization() {
         (format!("/service-accounts/foobar/ci/api-keys/{key}"), "API key not found"),
     ];
     for (path, message) in reads {
-        assert_eq!(api.get(&path).key(JOHN).await.message(404), message, "{path}");
+        assert_eq!(api.get(&path).key(JOHN).await.error_message(404), message, "{path}");
     }
     let key = format!("/service-accounts/foobar/ci/api-keys/{key}");
-    assert_eq!(api.delete(&key).key(JOHN).await.message(404), "API key not found");
+    assert_eq!(api.delete(&key).key(JOHN).await.error_message(404), "API key not found");
     let tag = api.patch(&format!("/tags/foobar/repo/{repo}")).key(JOHN).json(json!({"set_tags": {"a": "b"}}));
-    assert_eq!(tag.await.message(404), "Resource not found");
+    assert_eq!(tag.await.error_message(404), "Resource not found");
 }

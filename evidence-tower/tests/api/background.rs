@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use evidence_core::background::{Background, Job, Turn};
-use evidence_core::feed::{Lease, MAX_LEASE};
+use evidence_core::background::{Background, Job, JobContext};
 use evidence_core::id::{Id, SystemRandom};
+use evidence_core::leases::{Lease, MAX_LEASE};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::{Error, Evidence, Result, Settings, Store};
@@ -39,9 +39,9 @@ impl Job for Count {
         LEASE / 60
     }
 
-    async fn run(&self, turn: &Turn) -> Result<()> {
-        let batch = turn.next(self.org, 1).await?;
-        turn.done(&batch).await?;
+    async fn run(&self, cx: &JobContext) -> Result<()> {
+        let batch = cx.next_batch(self.org, 1).await?;
+        cx.commit(&batch).await?;
         self.consumed.lock().unwrap().extend(batch.entries.iter().map(|entry| entry.index));
         // A job that fails once is retried.
         match self.runs.fetch_add(1, Ordering::SeqCst) {
@@ -145,7 +145,7 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
     }
 }
 
-/// Its first two runs fail, each in a turn of its own.
+/// Its first two runs fail, each under a lease of its own.
 #[tokio::test]
 async fn who_does_a_job_is_logged_when_that_changes() {
     for stored in stores().await {
@@ -179,7 +179,7 @@ impl Job for Computes {
         LEASE
     }
 
-    async fn run(&self, _: &Turn) -> Result<()> {
+    async fn run(&self, _: &JobContext) -> Result<()> {
         let (begun, asked) = (Instant::now(), self.asked.load(Ordering::SeqCst));
         while begun.elapsed() < Duration::from_secs(60) {
             if self.asked.load(Ordering::SeqCst) > asked + 1 {
@@ -218,7 +218,7 @@ impl Job for Idle {
         LEASE
     }
 
-    async fn run(&self, _: &Turn) -> Result<()> {
+    async fn run(&self, _: &JobContext) -> Result<()> {
         Ok(())
     }
 }
@@ -270,7 +270,7 @@ impl Job for Endless {
         LEASE
     }
 
-    async fn run(&self, _: &Turn) -> Result<()> {
+    async fn run(&self, _: &JobContext) -> Result<()> {
         self.0.fetch_add(1, Ordering::SeqCst);
         std::future::pending().await
     }

@@ -129,13 +129,13 @@ async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_o
 async fn a_foreign_type_or_coding_is_refused(api: Api) {
     let refused = json!({"message": "Unsupported media type"});
     for Reads { method, path, .. } in operations(false) {
-        let ask = || api.request(method.clone(), &path);
+        let request = || api.request(method.clone(), &path);
         for media_type in
             ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"]
         {
-            ask().bytes(media_type, "{}").await.expect_exactly(415, refused.clone());
+            request().bytes(media_type, "{}").await.expect_exactly(415, refused.clone());
         }
-        let coded = ask().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
+        let coded = request().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
         coded.expect_exactly(415, refused.clone());
     }
 }
@@ -146,9 +146,9 @@ async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it(a
         let text = format!("Input should have at most {limit} bytes");
         let refused = json!({"message": "Request body too large", "errors": {"body": text}});
         let (body, taken) = endless();
-        let ask =
+        let request =
             api.request(method.clone(), &path).header(CONTENT_LENGTH, (limit + 1).to_string()).body(body);
-        ask.await.expect_exactly(413, refused.clone());
+        request.await.expect_exactly(413, refused.clone());
         taken.at_most(0, &api, &path);
 
         let (body, taken) = endless();
@@ -185,13 +185,13 @@ async fn a_json_nests_64_levels_and_no_more(api: Api) {
 #[apply(on_every_mount)]
 async fn what_is_no_form_lacks_the_forms_parts(api: Api) {
     for Reads { method, path, .. } in operations(true) {
-        let ask = || api.request(method.clone(), &path);
+        let request = || api.request(method.clone(), &path);
         let replies = [
-            ask().await,
-            ask().bytes("application/json", "{}").await,
-            ask().bytes("text/plain", "x").await,
-            ask().form(&[]).await,
-            ask().form(&[("name=\"other\"", "{}")]).await,
+            request().await,
+            request().bytes("application/json", "{}").await,
+            request().bytes("text/plain", "x").await,
+            request().form(&[]).await,
+            request().form(&[("name=\"other\"", "{}")]).await,
         ];
         for reply in replies {
             let reply = reply.expect(400, json!({"message": INVALID}));
@@ -205,16 +205,16 @@ async fn what_is_no_form_lacks_the_forms_parts(api: Api) {
 #[apply(on_every_mount)]
 async fn a_malformed_form_is_refused_early(api: Api) {
     for Reads { method, path, .. } in operations(true) {
-        let ask = || api.request(method.clone(), &path);
+        let request = || api.request(method.clone(), &path);
         let refused = json!({"message": "Input payload validation failed", "errors": {}});
         for boundary in
             ["", "; boundary=", &format!("; boundary={}", "b".repeat(71)), "; boundary=b; boundary=c"]
         {
-            let reply = ask().bytes(&format!("multipart/form-data{boundary}"), "--c\r\n\r\n--c--").await;
+            let reply = request().bytes(&format!("multipart/form-data{boundary}"), "--c\r\n\r\n--c--").await;
             reply.expect(400, refused.clone());
         }
         let (body, taken) = endless();
-        let reply = ask().header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body).await;
+        let reply = request().header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body).await;
         reply.expect(400, refused);
         taken.at_most((1 << 20) + THROWN_AWAY, &api, &path);
     }
@@ -225,13 +225,13 @@ async fn nobody_reads_a_body_whose_sender_may_not_send_it(api: Api) {
     let refusals = [("acme", "unknown", 401), ("nobody", "jane-key", 404), ("acme", "john-key", 403)];
     for (org, key, status) in refusals {
         let path = format!("/flows/{org}/template_file");
-        let ask = || api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b");
+        let request = || api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b");
         let (body, taken) = endless();
-        ask().header(CONTENT_LENGTH, PLENTY.to_string()).body(body).await.expect(status, json!({}));
+        request().header(CONTENT_LENGTH, PLENTY.to_string()).body(body).await.expect(status, json!({}));
         taken.at_most(0, &api, &path);
 
         let (body, taken) = endless();
-        ask().body(body).await.expect(status, json!({}));
+        request().body(body).await.expect(status, json!({}));
         taken.at_most(THROWN_AWAY, &api, &path);
     }
 }

@@ -10,7 +10,7 @@ const NOW: f64 = 1_783_538_510.0;
 /// Reports the artifact whose fingerprint consists of this digit, to a trail where one is given.
 async fn report(api: &Api, digit: char, trail: Option<&str>, repo: Option<&Value>) {
     let more = json!({"trail_name": trail, "repo_info": repo});
-    api.report("shop", fingerprint(digit)).with(more).await.created();
+    api.post_artifact("shop", fingerprint(digit)).with(more).await.created();
 }
 
 fn shop() -> Value {
@@ -88,7 +88,10 @@ fn builds_have_the_repo_as_it_is_called_now() {
         let repo = json!({"repo_info": {"name": "corp/shop", "repo_id": "7"}});
         api.get(LIST).await.expect(200, json!({"builds": [repo, repo]}));
         assert_eq!(digits(&api, "repo_name=corp/shop").await, "ba");
-        assert_eq!(api.get(&format!("{LIST}?repo_name=acme/shop")).await.message(404), "Repo not found");
+        assert_eq!(
+            api.get(&format!("{LIST}?repo_name=acme/shop")).await.error_message(404),
+            "Repo not found"
+        );
     });
 }
 
@@ -151,20 +154,20 @@ async fn parameters_are_checked_and_a_repo_that_is_named_exists(api: Api) {
         let refused = ["start_ts=x", "end_ts=", "start_ts=NaN", "end_ts=inf", "end_ts=1e13", "repo_name=%00"];
         for query in refused {
             let (field, _) = query.split_once('=').unwrap();
-            api.get(&format!("{path}?{query}")).await.refuses_field(400, &format!("query.{field}"));
+            api.get(&format!("{path}?{query}")).await.expect_field_error(400, &format!("query.{field}"));
         }
         let unknown = ["repo_name=none", "repo_id=8", "repo_inner_id=7", "repo_inner_id=acme/shop"];
         for query in unknown {
             let (field, name) = query.split_once('=').unwrap();
             let text = format!("no repo named '{name}' in organization 'acme'");
             let reply = api.get(&format!("{path}?{query}")).await;
-            reply.refused(404, "Repo not found", &[(&format!("query.{field}"), &text)]);
+            reply.expect_errors(404, "Repo not found", &[(&format!("query.{field}"), &text)]);
         }
-        assert_eq!(api.get(path).key(JOHN).await.message(403), FORBIDDEN);
+        assert_eq!(api.get(path).key(JOHN).await.error_message(403), FORBIDDEN);
     }
     for query in ["page=0", "per_page=51", "per_page=-1"] {
         let (field, _) = query.split_once('=').unwrap();
-        api.get(&format!("{LIST}?{query}")).await.refuses_field(400, &format!("query.{field}"));
+        api.get(&format!("{LIST}?{query}")).await.expect_field_error(400, &format!("query.{field}"));
     }
     api.get("/builds/jane").await.expect(200, json!({"total_count": 0, "total_pages": 0, "builds": []}));
 }

@@ -50,9 +50,9 @@ async fn one_key_is_read_of_those_that_an_account_has_had(api: Api, store: Arc<d
         ("rotating", api.post(&rotate).json(json!({}))),
         ("revoking", api.delete(&one)),
     ];
-    for (what, ask) in table {
+    for (what, request) in table {
         forget(&answered);
-        assert!(ask.await.status.is_success(), "{what}");
+        assert!(request.await.status.is_success(), "{what}");
         expect_at_most(&answered, 6_000, what);
     }
 }
@@ -69,8 +69,8 @@ fn running(many: usize) -> Value {
 
 #[apply(with_every_store)]
 async fn a_pdf_reads_of_snapshots_what_it_shows(api: Api, store: Arc<dyn Store>) {
-    api.environment("prod").await;
-    api.report("shop", digest(0)).in_trail("t").await.created();
+    api.given_environment("prod").await;
+    api.post_artifact("shop", digest(0)).in_trail("t").await.created();
     api.put("/environments/acme/prod/report/docker").json(running(300)).await.created();
     let (api, answered) = measured(&store).await;
     assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
@@ -79,7 +79,7 @@ async fn a_pdf_reads_of_snapshots_what_it_shows(api: Api, store: Arc<dyn Store>)
 
 #[apply(with_every_store)]
 async fn evaluating_reads_which_artifacts_are_allowed_and_not_why(api: Api, store: Arc<dyn Store>) {
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     for number in 0..12 {
         let description = "d".repeat(60_000);
         let body = json!({
@@ -98,14 +98,14 @@ async fn a_logical_environment_reads_nothing_of_members_that_never_had_a_snapsho
     store: Arc<dyn Store>,
 ) {
     let mut members = vec!["prod".to_owned()];
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     for number in 0..12 {
         let name = format!("idle{number}");
         let put = api.put_environment(&name, "docker").with(json!({"description": "d".repeat(60_000)}));
         put.await.created();
         members.push(name);
     }
-    api.put_logical("all", &members).await.created();
+    api.put_logical_environment("all", &members).await.created();
     api.put("/environments/acme/prod/report/docker").json(running(3)).await.created();
     let (api, answered) = measured(&store).await;
     for path in ["/snapshots/acme/all", "/snapshots/acme/all/-1"] {
@@ -159,7 +159,7 @@ async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_a
 #[apply(with_every_store)]
 async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 6;
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     for number in 0..MANY {
         let name = format!("p{number}");
         api.put_policy(&name, &policy(&name, 700_000)).await.created();
@@ -181,10 +181,10 @@ async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time(api: Api,
 
 #[apply(with_every_store)]
 async fn a_snapshot_reads_of_trails_their_names(api: Api, store: Arc<dyn Store>) {
-    api.environment("prod").await;
-    api.report("shop", digest(0)).in_trail("t").await.created();
+    api.given_environment("prod").await;
+    api.post_artifact("shop", digest(0)).in_trail("t").await.created();
     for _ in 0..40 {
-        api.generic("shop", "scan", true).await.created();
+        api.post_generic_attestation("shop", "scan", true).await.created();
     }
     api.put("/environments/acme/prod/report/docker").json(running(1)).await.created();
     let (api, answered) = measured(&store).await;
@@ -196,11 +196,11 @@ async fn a_snapshot_reads_of_trails_their_names(api: Api, store: Arc<dyn Store>)
 #[apply(with_every_store)]
 async fn a_snapshot_reads_a_few_commits_at_a_time(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 40;
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     for number in 0..MANY {
         let commit = json!({"sha1": COMMIT, "message": "m".repeat(60_000), "author": "a", "branch": "b",
                             "timestamp": 1, "url": ""});
-        api.report("shop", digest(number))
+        api.post_artifact("shop", digest(number))
             .in_trail("t")
             .with(json!({"git_commit_info": commit}))
             .await
@@ -219,9 +219,9 @@ async fn a_snapshot_reads_a_few_commits_at_a_time(api: Api, store: Arc<dyn Store
 #[apply(with_every_store)]
 async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 130;
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     for number in 0..MANY {
-        api.report("shop", digest(number)).in_trail("t").await.created();
+        api.post_artifact("shop", digest(number)).in_trail("t").await.created();
     }
     api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
     let (api, answered) = measured(&store).await;
@@ -238,8 +238,8 @@ async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time(api: Api,
 #[apply(with_every_store)]
 async fn lists_of_policies_and_of_types_read_a_few_at_a_time(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 20;
-    api.environment("prod").await;
-    api.environment("a").await;
+    api.given_environment("prod").await;
+    api.given_environment("a").await;
     let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
     for name in &names {
         let document = json!({"name": name, "description": "ü".repeat(60_000)}).to_string();
@@ -248,7 +248,7 @@ async fn lists_of_policies_and_of_types_read_a_few_at_a_time(api: Api, store: Ar
             .file("policy_file", "p.yml", crate::support::environments::PROVENANCE)
             .await
             .created();
-        api.post("/custom-attestation-types/acme").data(&document).await.created();
+        api.post("/custom-attestation-types/acme").data_json(&document).await.created();
     }
     for environment in ["prod", "a"] {
         api.post(&format!("/environments/acme/{environment}/policies"))
@@ -284,7 +284,7 @@ async fn given_artifacts(api: &Api, many: usize) {
 }
 
 async fn report(api: &Api, trail: &str, number: usize) {
-    api.report("open", digest(number))
+    api.post_artifact("open", digest(number))
         .in_trail(trail)
         .with(json!({"template_reference_name": "app", "git_commit": COMMIT}))
         .await
@@ -292,7 +292,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
 }
 
 async fn attest(api: &Api, document: &Value) {
-    api.attest_in("open", "t", "generic").data(document).await.created();
+    api.post_attestation("open", "t", "generic").data_json(document).await.created();
 }
 
 #[apply(with_every_store)]
@@ -362,9 +362,9 @@ async fn what_is_reported_to_a_trail_that_was_read_shows_at_once(api: Api, store
     expect_read(1, "an attestation").await;
     report(&api, "t", 0).await;
     expect_read(1, "an artifact").await;
-    api.begin("open", &json!({"name": "t", "description": "begun again"})).await.ok();
+    api.put_trail("open", &json!({"name": "t", "description": "begun again"})).await.ok();
     expect_read(1, "a trail that is begun again").await;
-    api.flow("another", "version: 1\n").await;
+    api.given_flow("another", "version: 1\n").await;
     expect_read(0, "a flow").await;
 }
 

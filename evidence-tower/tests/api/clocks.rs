@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::ApiKey;
-use evidence_core::feed::Lease;
 use evidence_core::id::SystemRandom;
+use evidence_core::leases::Lease;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::{EvidenceService, StoreError};
@@ -54,11 +54,11 @@ async fn a_server_whose_clock_is_ahead_records_nothing_and_is_not_ready() {
         let before = entries(&*store).await;
 
         clock.0.store(ahead, Ordering::SeqCst);
-        let message = put("ahead").await.message(503);
+        let message = put("ahead").await.error_message(503);
         assert!(message.contains(why) && message.contains("nothing was written"), "{name}: {message}");
         assert_eq!(entries(&*store).await, before, "{name}");
-        let ready = api.again("/ready", HeaderMap::new()).await;
-        assert!(ready.message(503).contains(why), "{name}");
+        let ready = api.get_raw("/ready", HeaderMap::new()).await;
+        assert!(ready.error_message(503).contains(why), "{name}");
         let (operator, user) = ("host".parse().unwrap(), "judy".parse().unwrap());
         let administration = evidence.administration(&operator);
         let refused = administration.create_user(&user);
@@ -72,11 +72,11 @@ async fn a_server_whose_clock_is_ahead_records_nothing_and_is_not_ready() {
 
         clock.0.store(tolerated, Ordering::SeqCst);
         put("after").await.created();
-        assert_eq!(api.again("/ready", HeaderMap::new()).await.status, 200, "{name}");
+        assert_eq!(api.get_raw("/ready", HeaderMap::new()).await.status, 200, "{name}");
     }
 }
 
-/// Anybody may ask, as often as they like.
+/// Anybody may send it, as often as they like.
 #[tokio::test(start_paused = true)]
 async fn requests_for_readiness_share_one_check_which_waits_for_no_warning() {
     let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -93,7 +93,7 @@ async fn requests_for_readiness_share_one_check_which_waits_for_no_warning() {
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     checks.store(0, Ordering::SeqCst);
     let begun = tokio::time::Instant::now();
-    let asked = join_all((0..100).map(|_| api.again("/ready", HeaderMap::new()).into_future())).await;
+    let asked = join_all((0..100).map(|_| api.get_raw("/ready", HeaderMap::new()).into_future())).await;
     assert!(asked.iter().all(|answer| answer.status == 200));
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     assert_eq!(checks.load(Ordering::SeqCst), 1);
@@ -155,7 +155,7 @@ async fn a_correction_ends_the_time_in_which_a_clock_was_ahead() {
         while evidence.warnings().await.len() != 1 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let ready = api.again("/ready", HeaderMap::new()).await;
+        let ready = api.get_raw("/ready", HeaderMap::new()).await;
         let text = String::from_utf8(ready.body.to_vec()).unwrap();
         assert!(ready.status == 200 && text.starts_with("OK\nwarning: a ledger has entries in the future"));
         let builds = async |query: &str| {
@@ -210,7 +210,7 @@ async fn a_correction_ends_the_time_in_which_a_clock_was_ahead() {
         let flow =
             api.put("/flows/acme").json(json!({"name": "late", "description": "", "template": []})).await;
         flow.created();
-        api.begin("late", &json!({"name": "t"})).await.created();
+        api.put_trail("late", &json!({"name": "t"})).await.created();
         assert_eq!(seconds(&api.get("/trails/acme/late/t").await.ok()["created_at"]), 7300.0, "{name}");
         if let Some(tables) = tables {
             tables.prove(&api).await;

@@ -88,7 +88,7 @@ impl Client {
         &self.servers[self.turn.fetch_add(1, Ordering::Relaxed) % 2]
     }
 
-    fn environment(&self, name: &str, kind: &str, more: Value) -> Ask {
+    fn environment(&self, name: &str, kind: &str, more: Value) -> RequestBuilder {
         let mut body = json!({"name": name, "type": kind, "description": ""});
         let Value::Object(more) = more else { panic!("{more}") };
         body.as_object_mut().unwrap().extend(more);
@@ -96,19 +96,19 @@ impl Client {
     }
 
     /// A version of a policy.
-    fn policy(&self, name: &str, number: usize) -> Ask {
+    fn policy(&self, name: &str, number: usize) -> RequestBuilder {
         let (payload, text) = (json!({ "name": name }).to_string(), policy_text(number));
         self.api().put("/policies/acme").payload(&payload).file("policy_file", "p.yaml", &text)
     }
 
-    fn attach(&self, environment: &str, policy: &str) -> Ask {
+    fn attach(&self, environment: &str, policy: &str) -> RequestBuilder {
         self.api()
             .post(&format!("/environments/acme/{environment}/policies"))
             .json(json!({"policy_names": [policy]}))
     }
 
     /// A report of one artifact a digit.
-    fn report(&self, environment: &str, digits: &str) -> Ask {
+    fn report(&self, environment: &str, digits: &str) -> RequestBuilder {
         let entry = |digit| json!({"digests": {"image": fingerprint(digit)}, "creationTimestamp": 1});
         let artifacts: Vec<Value> = digits.chars().map(entry).collect();
         self.api()
@@ -117,70 +117,70 @@ impl Client {
     }
 
     /// A flow with a template of its own for each number.
-    fn flow(&self, name: &str, number: usize) -> Ask {
+    fn flow(&self, name: &str, number: usize) -> RequestBuilder {
         let document = json!({"name": name, "description": ""}).to_string();
         let template = format!("version: 1\n# {number}\n");
-        self.api().put("/flows/acme/template_file").data(&document).template(template.as_str())
+        self.api().put("/flows/acme/template_file").data_json(&document).template(template.as_str())
     }
 
-    fn begin(&self, flow: &str, trail: &str) -> Ask {
+    fn begin(&self, flow: &str, trail: &str) -> RequestBuilder {
         let document = json!({"name": trail, "description": ""}).to_string();
-        self.api().put(&format!("/trails/acme/{flow}")).data(&document)
+        self.api().put(&format!("/trails/acme/{flow}")).data_json(&document)
     }
 
-    fn artifact(&self, flow: &str, trail: &str) -> Ask {
+    fn artifact(&self, flow: &str, trail: &str) -> RequestBuilder {
         self.built(flow, trail, '1')
     }
 
     /// An artifact of this digit with the name `api`.
-    fn built(&self, flow: &str, trail: &str, digit: char) -> Ask {
-        self.api().report(flow, fingerprint(digit)).with(json!({
+    fn built(&self, flow: &str, trail: &str, digit: char) -> RequestBuilder {
+        self.api().post_artifact(flow, fingerprint(digit)).with(json!({
             "trail_name": trail, "template_reference_name": "api", "filename": "api",
             "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
         }))
     }
 
     /// The same, from the repo of the flow, with this description.
-    fn built_from(&self, flow: &str, trail: &str, description: &str) -> Ask {
-        self.api().report(flow, fingerprint('1')).with(json!({
+    fn built_from(&self, flow: &str, trail: &str, description: &str) -> RequestBuilder {
+        self.api().post_artifact(flow, fingerprint('1')).with(json!({
             "trail_name": trail, "filename": "api", "build_url": "http://b/1", "commit_url": "http://c/1",
             "repo_info": {"name": flow, "url": format!("https://git.example.com/{flow}"), "description": description},
         }))
     }
 
-    fn attest(&self, flow: &str, trail: &str) -> Ask {
+    fn attest(&self, flow: &str, trail: &str) -> RequestBuilder {
         let document = json!({"attestation_name": "test", "is_compliant": true}).to_string();
-        self.api().attest_in(flow, trail, "generic").data(&document)
+        self.api().post_attestation(flow, trail, "generic").data_json(&document)
     }
 
     /// An attestation of whatever artifact has the name `api`.
-    fn attest_named(&self, flow: &str, trail: &str) -> Ask {
+    fn attest_named(&self, flow: &str, trail: &str) -> RequestBuilder {
         let document = json!({"attestation_name": "test", "is_compliant": true, "target_artifacts": ["api"]})
             .to_string();
-        self.api().attest_in(flow, trail, "generic").data(&document)
+        self.api().post_attestation(flow, trail, "generic").data_json(&document)
     }
 
-    fn join(&self, logical: &str, physical: &str) -> Ask {
+    fn join(&self, logical: &str, physical: &str) -> RequestBuilder {
         self.api()
             .put(&format!("/environments/acme/{logical}/join"))
             .json(json!({ "physical_env_name": physical }))
     }
 
-    fn control(&self, identifier: &str) -> Ask {
+    fn control(&self, identifier: &str) -> RequestBuilder {
         self.api().post_control(identifier).with(json!({"name": identifier}))
     }
 
-    fn change_control(&self, identifier: &str, changes: Value) -> Ask {
+    fn change_control(&self, identifier: &str, changes: Value) -> RequestBuilder {
         self.api().put(&format!("/controls/acme/{identifier}")).json(changes)
     }
 
     /// Archives a control, or brings it back.
-    fn archive_control(&self, identifier: &str, how: &str) -> Ask {
+    fn archive_control(&self, identifier: &str, how: &str) -> RequestBuilder {
         self.api().post(&format!("/controls/acme/{identifier}/{how}"))
     }
 
     /// Sets a tag with this key, of a flow, an environment or a control.
-    fn tag(&self, kind: &str, name: &str, key: &str) -> Ask {
+    fn tag(&self, kind: &str, name: &str, key: &str) -> RequestBuilder {
         let patch = self.api().request(http::Method::PATCH, &format!("/tags/acme/{kind}/{name}"));
         patch.json(json!({"set_tags": {key: "x"}}))
     }
@@ -188,8 +188,8 @@ impl Client {
 
 /// Requests that prepare the records, and lines of concurrent requests. Within a line requests are sequential.
 struct Meeting {
-    given: Vec<Ask>,
-    lines: Vec<Vec<Ask>>,
+    given: Vec<RequestBuilder>,
+    lines: Vec<Vec<RequestBuilder>>,
 }
 
 impl Meeting {
@@ -202,10 +202,10 @@ impl Meeting {
     }
 }
 
-async fn follow(line: Vec<Ask>) -> Vec<String> {
+async fn follow(line: Vec<RequestBuilder>) -> Vec<String> {
     let mut failures = Vec::new();
-    for ask in line {
-        let reply = ask.await;
+    for request in line {
+        let reply = request.await;
         if !reply.status.is_success() {
             failures.push(format!("{reply:?}"));
         }
@@ -340,7 +340,7 @@ const MEETINGS: [Meet; 12] = [
     // The members of logical environments.
     |client, suffix| {
         let [a, b, c, joined, put] = ["a", "b", "c", "l", "m"].map(|name| format!("m-{name}-{suffix}"));
-        let mut given: Vec<Ask> =
+        let mut given: Vec<RequestBuilder> =
             [&a, &b, &c].map(|name| client.environment(name, "docker", json!({}))).into();
         given.extend([&joined, &put].map(|name| client.environment(name, "logical", json!({}))));
         Meeting {
@@ -543,10 +543,10 @@ async fn no_change_is_older_than_the_one_before_it() {
         let at = Timestamp::from_micros(NOW.as_micros() + 10_000_000).seconds();
         ahead.put_policy("p", PROVENANCE).await.expect(201, json!({}));
         ahead.given_environments("docker", &["prod"]).await;
-        ahead.begin("shop", &json!({"name": "t"})).await.created();
+        ahead.put_trail("shop", &json!({"name": "t"})).await.created();
         behind.put_policy("p", &format!("{PROVENANCE}\n")).await.expect(200, json!({}));
         behind.put_environment("prod", "docker").with(json!({"description": "changed"})).await.created();
-        behind.begin("shop", &json!({"name": "t", "description": "changed"})).await.ok();
+        behind.put_trail("shop", &json!({"name": "t", "description": "changed"})).await.ok();
         let changes = json!([{"timestamp": at}, {"timestamp": at}]);
         let policy = json!({"last_modified_at": at, "versions": changes, "events": changes});
         behind.get("/policies/acme/p").await.expect(200, policy);

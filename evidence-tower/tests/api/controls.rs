@@ -68,7 +68,7 @@ async fn an_identifier_is_taken_once(api: Api) {
     let again = json!({"identifier": "SDLC-4", "name": "Another"});
     let text = "organization 'acme' has a control with identifier 'SDLC-4'";
     let refused = api.post(LIST).json(&again).await;
-    refused.refused(409, "A control with this identifier already exists", &[("identifier", text)]);
+    refused.expect_errors(409, "A control with this identifier already exists", &[("identifier", text)]);
     assert_eq!(api.get(REVIEW).await.ok(), created);
     given(&api, "sdlc-4", "Another").await;
     api.post("/controls/foobar").key(JOHN).json(&again).await.created();
@@ -102,7 +102,7 @@ async fn what_breaks_the_rules_is_refused_and_nothing_is_created(api: Api) {
         ),
     ];
     for (body, field, text) in table {
-        api.post(LIST).json(&body).await.refused(400, INVALID, &[(field, text)]);
+        api.post(LIST).json(&body).await.expect_errors(400, INVALID, &[(field, text)]);
     }
     let links: Value = (0..101).map(|n| (n.to_string(), json!(""))).collect();
     let longest = "a".repeat(256);
@@ -112,7 +112,7 @@ async fn what_breaks_the_rules_is_refused_and_nothing_is_created(api: Api) {
         (json!({"identifier": "c", "name": "a".repeat(256)}), "name"),
         (json!({"identifier": "c", "name": "x", "links": links}), "links"),
     ] {
-        api.post(LIST).json(&body).await.refuses_field(400, field);
+        api.post(LIST).json(&body).await.expect_field_error(400, field);
     }
     assert_eq!(api.get(LIST).await.ok()["total_count"], 0);
     given(&api, &longest, "as long as can be").await;
@@ -144,7 +144,7 @@ async fn a_change_makes_a_version_and_what_is_left_out_stays(api: Api) {
         (json!({"name": 1}), "name", "Input should be a valid string [input: 1]"),
     ];
     for (changes, field, text) in refused {
-        api.put(REVIEW).json(&changes).await.refused(400, INVALID, &[(field, text)]);
+        api.put(REVIEW).json(&changes).await.expect_errors(400, INVALID, &[(field, text)]);
     }
     api.get(REVIEW).await.expect(200, json!({"version": 5}));
 }
@@ -193,23 +193,23 @@ async fn what_does_not_exist_is_not_found(api: Api) {
     let control = "no control named 'sdlc-4' in organization 'acme'";
     for path in ["", "/versions", "/versions/1"] {
         let missing = api.get(&format!("/controls/acme/sdlc-4{path}")).await;
-        missing.refused(404, "Control not found", &[("identifier", control)]);
+        missing.expect_errors(404, "Control not found", &[("identifier", control)]);
     }
     let missing = api.put("/controls/acme/sdlc-4").json(json!({"name": "x"})).await;
-    missing.refused(404, "Control not found", &[("identifier", control)]);
+    missing.expect_errors(404, "Control not found", &[("identifier", control)]);
     for number in ["0", "2", "-1", "9223372036854775807"] {
         let text = format!("version {number} does not exist for control 'SDLC-4'");
         let missing = api.get(&format!("{REVIEW}/versions/{number}")).await;
-        missing.refused(404, "Control or version not found", &[("version_number", &text)]);
+        missing.expect_errors(404, "Control or version not found", &[("version_number", &text)]);
     }
     for number in ["x", "1.5", "9223372036854775808"] {
         let refused = api.get(&format!("{REVIEW}/versions/{number}")).await;
-        refused.refuses_field(400, "version_number");
+        refused.expect_field_error(400, "version_number");
     }
-    api.get("/controls/acme/a%20b").await.refuses_field(400, "identifier");
-    assert_eq!(api.get("/controls/nowhere/SDLC-4").await.message(404), "Organization not found");
-    assert_eq!(api.get(REVIEW).key(JOHN).await.message(403), FORBIDDEN);
-    assert_eq!(api.get("/controls/foobar/SDLC-4").key(JOHN).await.message(404), "Control not found");
+    api.get("/controls/acme/a%20b").await.expect_field_error(400, "identifier");
+    assert_eq!(api.get("/controls/nowhere/SDLC-4").await.error_message(404), "Organization not found");
+    assert_eq!(api.get(REVIEW).key(JOHN).await.error_message(403), FORBIDDEN);
+    assert_eq!(api.get("/controls/foobar/SDLC-4").key(JOHN).await.error_message(404), "Control not found");
 }
 
 #[apply(on_every_store)]
@@ -259,7 +259,7 @@ async fn controls_are_listed_by_name_and_narrowed(api: Api) {
         ("sort_direction=up", "query.sort_direction"),
         ("archived=maybe", "query.archived"),
     ] {
-        api.get(&format!("{LIST}?{query}")).await.refuses_field(400, field);
+        api.get(&format!("{LIST}?{query}")).await.expect_field_error(400, field);
     }
 }
 
@@ -283,7 +283,7 @@ async fn a_control_is_archived_and_brought_back(api: Api) {
     assert_eq!(identifiers("?archived=true").await, "SDLC-4");
     let again = json!({"identifier": "SDLC-4", "name": "Another"});
     let message = "A control with this identifier already exists";
-    assert_eq!(api.post(LIST).json(again).await.message(409), message);
+    assert_eq!(api.post(LIST).json(again).await.error_message(409), message);
 
     let edited = json!({"archived": true, "version": 3, "name": "Review"});
     api.put(REVIEW).json(json!({"name": "Review"})).await.expect(200, edited);
@@ -294,7 +294,7 @@ async fn a_control_is_archived_and_brought_back(api: Api) {
     let versions = api.get(&format!("{REVIEW}/versions")).await.ok();
     assert_eq!(each(&versions, "versions", "status"), ["unarchived", "edited", "archived", "created"]);
     for path in ["/controls/acme/none/archive", "/controls/acme/none/unarchive"] {
-        assert_eq!(api.post(path).await.message(404), "Control not found", "{path}");
+        assert_eq!(api.post(path).await.error_message(404), "Control not found", "{path}");
     }
 }
 
@@ -387,7 +387,7 @@ async fn environments_are_covered_by_the_latest_versions_of_their_policies(api: 
         api.put_policy(policy, PROVENANCE).await.created();
     }
     api.given_environments("docker", &["prod-eu", "Prod-us", "staging", "old"]).await;
-    api.put_logical("all", ["prod-eu"]).await.created();
+    api.put_logical_environment("all", ["prod-eu"]).await.created();
     for (environment, policies) in
         [("prod-eu", vec!["asks", "plain", "asked"]), ("Prod-us", vec!["plain"]), ("old", vec!["asks"])]
     {
@@ -427,7 +427,7 @@ async fn environments_are_covered_by_the_latest_versions_of_their_policies(api: 
     given_version(&*store, org, "asked", "no policy").await;
     assert_eq!(bar("").await, (0, 3, vec![us, eu, staging]));
     let missing = api.get("/controls/acme/SDLC-6/coverage").await;
-    assert_eq!(missing.message(404), "Control not found");
+    assert_eq!(missing.error_message(404), "Control not found");
 }
 
 #[apply(on_every_store)]
@@ -444,8 +444,8 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one(api: Api) {
     given_review(&api).await;
     api.given_artifact('a', "t").await;
     let about = json!({"artifact_fingerprint": "a".repeat(64)});
-    api.attest_in("web", "t", "system")
-        .data(json!({
+    api.post_attestation("web", "t", "system")
+        .data_json(json!({
             "attestation_name": "checked", "type_name": "decision", "control": "SDLC-4",
             "attestation_data": {"is_compliant": true}, "artifact_fingerprint": about["artifact_fingerprint"],
         }))
@@ -496,11 +496,11 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one(api: Api) {
         assert_eq!(each(&found, "decisions", "decision_id"), expected, "{query}");
     }
     for (query, field) in [("per_page=101", "query.per_page"), ("from_timestamp=x", "query.from_timestamp")] {
-        api.get(&format!("{list}?{query}")).await.refuses_field(400, field);
+        api.get(&format!("{list}?{query}")).await.expect_field_error(400, field);
     }
     for unknown in ["x", "", "00000000-0000-0000-0000-00000001"] {
         let query = format!("{list}?flow_id={shop}&flow_id={unknown}");
-        api.get(&query).await.refuses_field(404, "query.flow_id");
+        api.get(&query).await.expect_field_error(404, "query.flow_id");
     }
     let page = api.get(&format!("{list}?per_page=1&is_compliant=true&from_timestamp=1.5")).await.ok();
     let link = format!(
@@ -513,15 +513,15 @@ async fn decisions_about_a_control_are_listed_and_read_one_by_one(api: Api) {
     let mut expected = decisions[1].clone();
     expected["attestation"] = attestation["data"][0].clone();
     assert_eq!(one, expected);
-    api.generic("shop", "generic", true).await.created();
+    api.post_generic_attestation("shop", "generic", true).await.created();
     let generic = api.get("/attestations/acme/shop/trail/t/generic").await.ok();
     for missing in ["x", "00000000-0000-0000-0000-00000001", generic[0]["attestation_id"].as_str().unwrap()] {
-        assert_eq!(api.get(&format!("{list}/{missing}")).await.message(404), "Decision not found");
+        assert_eq!(api.get(&format!("{list}/{missing}")).await.error_message(404), "Decision not found");
     }
-    assert_eq!(api.get("/controls/acme/sdlc-4/decisions").await.message(404), "Control not found");
+    assert_eq!(api.get("/controls/acme/sdlc-4/decisions").await.error_message(404), "Control not found");
     given(&api, "sdlc-4", "another").await;
     assert_eq!(
-        api.get(&format!("/controls/acme/sdlc-4/decisions/{oldest}")).await.message(404),
+        api.get(&format!("/controls/acme/sdlc-4/decisions/{oldest}")).await.error_message(404),
         "Decision not found"
     );
 }
@@ -584,7 +584,7 @@ async fn a_decision_that_is_overridden_says_by_whom_and_why(api: Api) {
 async fn a_decision_that_a_newer_attestation_of_its_name_superseded_is_shown_as_superseded(api: Api) {
     given_review(&api).await;
     given(&api, "SDLC-5", "another").await;
-    let report = api.report("shop", "a".repeat(64)).in_trail("t").named("app");
+    let report = api.post_artifact("shop", "a".repeat(64)).in_trail("t").named("app");
     report.with(json!({"filename": "x"})).await.created();
     let decide = async |name: &str, control: &str, on_artifact: bool, is_compliant: bool| {
         let mut document = json!({
@@ -618,7 +618,7 @@ async fn a_decision_that_a_newer_attestation_of_its_name_superseded_is_shown_as_
     assert_eq!(shown("?is_compliant=true").await, [(true, false), (true, false), (true, true)]);
     // A decision about another control, and an attestation that is no decision, supersede it all the same.
     decide("r", "SDLC-5", true, true).await;
-    api.generic("shop", "s", true).await.created();
+    api.post_generic_attestation("shop", "s", true).await.created();
     assert_eq!(shown("").await, [(false, false), (true, true), (true, true), (true, true)]);
     let oldest = api.get(&format!("{list}?sort_direction=asc")).await.ok()["decisions"][0].clone();
     let one = api.get(&format!("{list}/{}", oldest["decision_id"].as_str().unwrap())).await.ok();

@@ -154,10 +154,10 @@ async fn expect_broken(api: &Api, path: &str) {
 #[apply(over_each_database)]
 async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, database: Database) {
     for flow in ["shop", "damaged-flow"] {
-        api.flow(flow, TEMPLATE).await;
+        api.given_flow(flow, TEMPLATE).await;
     }
     for trail in ["t", "damaged-trail", "u"] {
-        api.begin("shop", &json!({ "name": trail })).await.created();
+        api.put_trail("shop", &json!({ "name": trail })).await.created();
     }
     for digit in ["1", "2", "3"] {
         api.artifact(digit, "cli").await;
@@ -165,7 +165,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
     let repo =
         |name: &str| json!({"name": name, "url": format!("https://github.com/{name}"), "provider": "github"});
     for name in ["acme/one", "acme/damaged-repo", "acme/two"] {
-        api.report_from(&repo(name)).await;
+        api.given_artifact_from_repo(&repo(name)).await;
     }
     for environment in ["prod", "damaged-environment"] {
         api.given_environments("docker", &[environment]).await;
@@ -174,7 +174,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         api.put_policy(policy, PROVENANCE).await.created();
     }
     for kind in ["review", "damaged-type"] {
-        api.post("/custom-attestation-types/acme").data(json!({ "name": kind })).await.created();
+        api.post("/custom-attestation-types/acme").data_json(json!({ "name": kind })).await.created();
     }
     for control in ["sound", "damaged-control"] {
         api.post_control(control).with(json!({"name": control})).await.created();
@@ -183,10 +183,10 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         let action = json!({"name": action, "environments": ["prod"], "triggers": [], "targets": []});
         api.put("/actions/acme/environments").json(action).await.created();
     }
-    for (digit, reason) in [("a", "known"), ("b", "damaged-allowance"), ("c", "known, too")] {
-        let allowance =
+    for (digit, reason) in [("a", "known"), ("b", "damaged-entry"), ("c", "known, too")] {
+        let allowlist_entry =
             json!({"artifact_name": "x", "artifact_fingerprint": digit.repeat(64), "description": reason});
-        api.put("/allowlists/acme/prod").json(allowance).await.created();
+        api.put("/allowlists/acme/prod").json(allowlist_entry).await.created();
     }
 
     let flow = "/flows/acme/damaged-flow";
@@ -210,7 +210,7 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone(api: Api, data
         ("control_created", "damaged-control", "/controls/acme", "/controls", "name", Some(control)),
         ("service_account_created", "reader-key", "/service-accounts/acme", "", "name", Some(account)),
         ("action_created", "damaged-action", "/actions/acme", "", "name", Some("/actions/acme/2")),
-        ("artifact_allowed", "damaged-allowance", "/allowlists/acme", "", "description", None),
+        ("artifact_allowed", "damaged-entry", "/allowlists/acme", "", "description", None),
     ];
     for (fact, needle, path, list, item, alone) in table {
         let before = listed(&api, path, list, item).await;
@@ -346,8 +346,8 @@ async fn a_damaged_change_of_a_role_hides_no_other(api: Api, database: Database)
 
 #[apply(over_each_database)]
 async fn no_verdict_is_better_for_what_is_left_out(api: Api, database: Database) {
-    api.flow("shop", TEMPLATE).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.given_flow("shop", TEMPLATE).await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.artifact("1", "cli").await;
     let attest = async |name: &str, is_compliant: bool, description: &str| {
         let document =
@@ -396,8 +396,8 @@ async fn no_verdict_is_better_for_what_is_left_out(api: Api, database: Database)
     let (status, message) = BROKEN;
     let refused = api.report_running("prod", &[('1', &[1]), ('2', &[1])]).await;
     refused.expect(status, json!({ "message": message }));
-    let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["compliance"]}));
-    ask.await.expect(status, json!({ "message": message }));
+    let request = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["compliance"]}));
+    request.await.expect(status, json!({ "message": message }));
 
     // Neither is an environment.
     database.damage("policies_attached", "prod").await;
@@ -409,10 +409,10 @@ async fn no_verdict_is_better_for_what_is_left_out(api: Api, database: Database)
 async fn a_damaged_row_of_an_attestation_costs_its_trail_and_no_other(api: Api, database: Database) {
     api.given_flow_with_template().await;
     for trail in ["sound", "damaged"] {
-        api.begin("web", &json!({ "name": trail })).await.created();
+        api.put_trail("web", &json!({ "name": trail })).await.created();
     }
     let attest = async |trail: &str, kind: &str, document: Value| {
-        api.attest_in("web", trail, kind).data(&document).await.created();
+        api.post_attestation("web", trail, kind).data_json(&document).await.created();
     };
     let control = json!({"identifier": "review", "name": "review"});
     api.post("/controls/acme").json(control).await.created();
@@ -495,8 +495,8 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
         let service = fixture(Arc::clone(&store), Settings::default()).await;
         let api = Api::new(service.clone(), Mount::Tower, name).await;
         let database = Database { guard, damage: Damage::NoJson, service };
-        api.flow("shop", TEMPLATE).await;
-        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.given_flow("shop", TEMPLATE).await;
+        api.put_trail("shop", &json!({"name": "t"})).await.created();
         // Remembers nothing yet.
         let server = async || {
             Api::new(Evidence::new(Arc::clone(&store), Settings::default()), Mount::Tower, name).await
@@ -508,7 +508,7 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
             let again = if of_flow {
                 api.put_flow("shop").template(TEMPLATE)
             } else {
-                api.begin_with("shop", "t", TEMPLATE)
+                api.put_trail_with_template("shop", "t", TEMPLATE)
             };
             again.await.expect(200, json!("OK"));
             for api in [api, server().await] {
@@ -532,7 +532,7 @@ async fn a_policy_that_was_damaged_is_read_again() {
         let api = Api::new(fixture(store, Settings::default()).await, Mount::Tower, name).await;
         api.given_environments("docker", &["prod"]).await;
         api.given_flow_with_template().await;
-        api.begin("web", &json!({"name": "t"})).await.created();
+        api.put_trail("web", &json!({"name": "t"})).await.created();
         api.given_artifact('1', "t").await;
         api.put_policy("p", PROVENANCE).await.created();
         api.attach("prod", "p").await;

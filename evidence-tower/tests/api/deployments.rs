@@ -11,7 +11,7 @@ async fn built(api: &Api, digit: char, repo: &Value) {
     let commit = json!({
         "sha1": "c".repeat(40), "message": "m", "author": "a", "branch": "main", "timestamp": NOW - 86_400.0,
     });
-    api.report("shop", fingerprint(digit))
+    api.post_artifact("shop", fingerprint(digit))
         .with(json!({
             "build_url": "", "commit_url": "", "trail_name": "t", "git_commit": "c".repeat(40),
             "git_commit_info": commit, "repo_info": repo,
@@ -40,7 +40,7 @@ fn with_deployments(case: impl AsyncFn(Api)) {
         built(&api, 'a', &shop()).await;
         built(&api, 'b', &fork()).await;
         api.given_environments("docker", &["prod", "test"]).await;
-        api.put_logical("all", ["prod", "test"]).await.created();
+        api.put_logical_environment("all", ["prod", "test"]).await.created();
         api.report_running("prod", &[('a', &[1]), ('b', &[1])]).await.created();
         api.report_running("prod", &[('a', &[1, 2])]).await.created();
         api.report_running("test", &[('c', &[1]), ('a', &[1])]).await.created();
@@ -145,10 +145,10 @@ async fn deployments_are_narrowed_and_paged(api: Api) {
         ("page=0", "query.page"),
         ("start_ts=x", "query.start_ts"),
     ] {
-        api.get(&format!("{LIST}?{query}")).await.refuses_field(400, field);
+        api.get(&format!("{LIST}?{query}")).await.expect_field_error(400, field);
     }
-    api.get(&format!("{LIST}?env_name=none")).await.refuses_field(404, "query.env_name");
-    api.get(&format!("{LIST}?repo_name=none")).await.refuses_field(404, "query.repo_name");
+    api.get(&format!("{LIST}?env_name=none")).await.expect_field_error(404, "query.env_name");
+    api.get(&format!("{LIST}?repo_name=none")).await.expect_field_error(404, "query.repo_name");
 }
 
 #[apply(with_deployments)]
@@ -178,10 +178,10 @@ async fn deployments_of_a_repo_are_listed_and_told_by_environment(api: Api) {
     assert_eq!(Value::Array(names("env=test").await), json!(["test"]));
     assert_eq!(Value::Array(names("end_ts=0").await), json!([]));
     for path in [of("7", ""), of("acme", ""), "/repos/acme/x/deployment-statistics".to_owned()] {
-        api.get(&path).await.refuses_field(404, "repo");
+        api.get(&path).await.expect_field_error(404, "repo");
     }
     for path in [of(&github, "env=none"), format!("{path}?env=none")] {
-        api.get(&path).await.refuses_field(404, "query.env");
+        api.get(&path).await.expect_field_error(404, "query.env");
     }
 }
 
@@ -214,7 +214,7 @@ async fn deployments_to_an_environment_are_listed_and_counted(api: Api) {
         ("page_size=0", "query.page_size"),
         ("page_size=101", "query.page_size"),
     ] {
-        api.get(&of("prod", query)).await.refuses_field(400, field);
+        api.get(&of("prod", query)).await.expect_field_error(400, field);
     }
     let frequency = |environment: &str| format!("/environments/acme/{environment}/deployment_frequency");
     let expected = json!({
@@ -228,9 +228,9 @@ async fn deployments_to_an_environment_are_listed_and_counted(api: Api) {
         let path = frequency(environment) + query;
         api.get(&path).await.expect(200, json!({ "count": count }));
     }
-    api.get(&format!("{}?flow_id=none", frequency("prod"))).await.refuses_field(404, "query.flow_id");
+    api.get(&format!("{}?flow_id=none", frequency("prod"))).await.expect_field_error(404, "query.flow_id");
     for path in [of("none", ""), frequency("none")] {
-        api.get(&path).await.refuses_field(404, "env_name");
+        api.get(&path).await.expect_field_error(404, "env_name");
     }
 }
 
@@ -248,9 +248,9 @@ async fn the_last_deployment_of_an_artifact_is_found(api: Api) {
         fingerprint('c')
     );
     let refused = api.get(&of("prod", &fingerprint('c'))).await;
-    refused.refused(404, "Deployment not found", &[("fingerprint", &never)]);
-    api.get(&of("prod", "bbbbb")).await.refuses_field(404, "fingerprint");
-    api.get(&of("none", &fingerprint('a'))).await.refuses_field(404, "env_name");
+    refused.expect_errors(404, "Deployment not found", &[("fingerprint", &never)]);
+    api.get(&of("prod", "bbbbb")).await.expect_field_error(404, "fingerprint");
+    api.get(&of("none", &fingerprint('a'))).await.expect_field_error(404, "env_name");
 }
 
 #[apply(with_deployments)]

@@ -158,7 +158,7 @@ async fn an_event_names_its_artifact_its_flows_and_its_snapshot(api: Api) {
 
 /// Reports artifact `digit` to a flow, with a commit of a repo at this address.
 async fn given_built(api: &Api, digit: char, flow: &str, repo: &str, url: &str) {
-    api.report(flow, fingerprint(digit))
+    api.post_artifact(flow, fingerprint(digit))
         .with(json!({
             "trail_name": format!("t{digit}"), "template_reference_name": "api", "filename": "api:1",
             "git_commit": fingerprint(digit)[..40], "build_url": "http://b/1",
@@ -201,7 +201,7 @@ async fn events_are_narrowed_to_repos(api: Api) {
     }
     let names = |count: usize| vec!["acme/web"; count].join(",");
     assert_eq!(api.get(&format!("{LOG}?repo_names={}", names(100))).await.status, 200);
-    api.get(&format!("{LOG}?repo_names={}", names(101))).await.refuses_field(400, "query.repo_names");
+    api.get(&format!("{LOG}?repo_names={}", names(101))).await.expect_field_error(400, "query.repo_names");
     let missing = json!({"message": "Repo not found", "errors": {"query.repo_name": "no repo named 'acme' in organization 'acme'"}});
     api.get(&format!("{EVENTS}?repo_name=acme/web&repo_name=acme")).await.expect_exactly(404, missing);
     for (query, field) in [
@@ -214,9 +214,9 @@ async fn events_are_narrowed_to_repos(api: Api) {
         ("start_ts=x", "query.start_ts"),
         ("reverse=perhaps", "query.reverse"),
     ] {
-        api.get(&format!("{EVENTS}?{query}")).await.refuses_field(400, field);
+        api.get(&format!("{EVENTS}?{query}")).await.expect_field_error(400, field);
     }
-    api.get("/environments/acme/none/events").await.fails(404, "Environment not found");
+    api.get("/environments/acme/none/events").await.expect_message(404, "Environment not found");
 }
 
 /// An API whose clock is moved by hand.
@@ -286,8 +286,8 @@ async fn the_audit_log_is_a_file_without_formulas(api: Api) {
     let artifact =
         |name: &str, digit: char| json!({"digests": {name: fingerprint(digit)}, "creationTimestamp": 1});
     let report = async |artifacts: Value| {
-        let ask = api.put("/environments/acme/prod/report/server").json(json!({"artifacts": artifacts}));
-        ask.await.created();
+        let request = api.put("/environments/acme/prod/report/server").json(json!({"artifacts": artifacts}));
+        request.await.created();
     };
     report(json!([artifact("=HYPERLINK(\"http://x\",1)", '2'), artifact("app", '1')])).await;
     report(json!([artifact("app", '1')])).await;
@@ -335,20 +335,20 @@ async fn the_audit_log_is_a_file_without_formulas(api: Api) {
         ("event_types=started,,scaled", "query.event_types"),
         ("from_timestamp=x", "query.from_timestamp"),
     ] {
-        api.get(&format!("{LOG}?{query}")).await.refuses_field(400, field);
+        api.get(&format!("{LOG}?{query}")).await.expect_field_error(400, field);
     }
-    api.get(&format!("{LOG}?repo_names=acme/none")).await.refuses_field(404, "query.repo_names");
+    api.get(&format!("{LOG}?repo_names=acme/none")).await.expect_field_error(404, "query.repo_names");
     for unknown in ["webb", "web,webb", "No%20provenance"] {
-        api.get(&format!("{LOG}?flow_names={unknown}")).await.refuses_field(404, "query.flow_names");
+        api.get(&format!("{LOG}?flow_names={unknown}")).await.expect_field_error(404, "query.flow_names");
     }
     let many = Vec::from_iter((0..101).map(|number| number.to_string())).join(",");
-    api.get(&format!("{LOG}?flow_names={many}")).await.refuses_field(400, "query.flow_names");
+    api.get(&format!("{LOG}?flow_names={many}")).await.expect_field_error(400, "query.flow_names");
     api.put("/flows/acme/web/rename").json(json!({"new_name": "web2"})).await.ok();
     let [former, present] =
         ["web", "web2"].map(|name| api.get(&format!("{LOG}?flow_names={name}")).into_future());
     let (former, present) = (former.await.body, present.await.body);
     assert!(former == present && former.len() > lines[0].len() + 2);
-    api.get("/environments/acme/none/auditlog").await.fails(404, "Environment not found");
+    api.get("/environments/acme/none/auditlog").await.expect_message(404, "Environment not found");
 }
 
 /// The text with the times of its rows left out.
@@ -420,10 +420,10 @@ async fn two_snapshots_are_compared(api: Api) {
         ("prod@%7B2001-01-01T00:00:00%7D", "prod", "query.snappish1"),
     ] {
         let reply = api.get(&format!("/env-diff/acme?snappish1={first}&snappish2={second}")).await;
-        reply.expect(404, missing.clone()).refuses_field(404, field);
+        reply.expect(404, missing.clone()).expect_field_error(404, field);
     }
     let none = api.get("/env-diff/acme?snappish1=prod&snappish2=none").await;
-    none.expect(404, json!({"message": "Environment not found"})).refuses_field(404, "query.snappish2");
+    none.expect(404, json!({"message": "Environment not found"})).expect_field_error(404, "query.snappish2");
     for (query, field) in [
         ("snappish1=prod", "query.snappish2"),
         ("snappish2=prod", "query.snappish1"),
@@ -432,7 +432,7 @@ async fn two_snapshots_are_compared(api: Api) {
         ("snappish1=prod&snappish2=%231", "query.snappish2"),
         ("snappish1=a%20b&snappish2=prod", "query.snappish1"),
     ] {
-        api.get(&format!("/env-diff/acme?{query}")).await.refuses_field(400, field);
+        api.get(&format!("/env-diff/acme?{query}")).await.expect_field_error(400, field);
     }
 }
 
@@ -499,7 +499,7 @@ async fn what_an_artifact_replaced_is_told_with_where_their_commits_are_compared
         assert_eq!(diffs(&api, index, digit).await, expected, "{digit} in {index}");
     }
     // The name that it had last counts for a report without one.
-    api.report("web", &four).in_trail("later").with(json!({"git_commit": four[..40]})).await.created();
+    api.post_artifact("web", &four).in_trail("later").with(json!({"git_commit": four[..40]})).await.created();
     api.report_running("prod", &[('1', &[40]), ('4', &[50])]).await.created();
     let named = |diff: &Value| {
         (diff["previous_fingerprint"].clone(), diff["previous_template_reference_name"].clone())

@@ -52,7 +52,7 @@ async fn a_patch_changes_what_it_says_and_clears_a_description(api: Api) {
     let text = "no environment named 'none' in organization 'acme'";
     let missing = json!({"message": "Environment not found", "errors": {"included_environments": text}});
     patch(json!({"included_environments": ["none"]})).await.expect_exactly(404, missing);
-    patch(json!({"policies": ["none"]})).await.fails(404, "Policy not found");
+    patch(json!({"policies": ["none"]})).await.expect_message(404, "Policy not found");
     let a = api.patch("/environments/acme/a").json(json!({"included_environments": ["b"]})).await;
     a.expect(400, json!({"errors": {"included_environments": "Only a logical environment includes others"}}));
     patch(json!({"description": "x"})).key("snapshotter-key").await.expect(403, json!({}));
@@ -100,7 +100,7 @@ async fn policies_that_are_detached_evaluate_what_runs_no_more(api: Api) {
     detach(json!(["p", "p"])).await.expect_exactly(200, json!("OK"));
     api.get(PROD).await.expect(200, json!({"state": null, "policies": []}));
     assert_eq!(snapshots(&api, "prod").await, 3);
-    detach(json!(["none"])).await.fails(404, "Policy not found");
+    detach(json!(["none"])).await.expect_message(404, "Policy not found");
     detach(json!([])).await.expect(400, json!({}));
     detach(json!(["p"])).key("reader-key").await.expect(403, json!({}));
 }
@@ -166,8 +166,8 @@ async fn an_archived_environment_is_gone_and_its_name_is_free(api: Api) {
     }
     archive().await.expect_exactly(404, archived("env_name", "prod"));
     assert_eq!(api.report_running("prod", &[]).await.status, 404);
-    let ask = api.put("/environments/acme/all/join").json(json!({"physical_env_name": "prod"}));
-    ask.await.expect_exactly(404, archived("physical_env_name", "prod"));
+    let request = api.put("/environments/acme/all/join").json(json!({"physical_env_name": "prod"}));
+    request.await.expect_exactly(404, archived("physical_env_name", "prod"));
     api.get("/environments/acme/all")
         .await
         .expect(200, json!({"included_environments": ["test"], "state": null}));

@@ -84,7 +84,7 @@ async fn every_type_is_accepted_and_every_mistake_in_the_body_is_named(api: Api)
         let refused = json!({"message": "Input payload validation failed", "errors": {field: text}});
         api.put("/environments/acme").json(&body).await.expect_exactly(400, refused);
     }
-    api.put("/environments/acme").await.lacks("body");
+    api.put("/environments/acme").await.expect_missing_field("body");
 }
 
 #[apply(on_every_store)]
@@ -218,7 +218,7 @@ async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_mis
     let physical = json!({"env_name": "'a' is a physical environment"});
     join("a", named("b")).await.expect_exactly(400, json!({"message": ONLY_PHYSICAL, "errors": physical}));
 
-    join("all", json!({})).await.lacks("physical_env_name");
+    join("all", json!({})).await.expect_missing_field("physical_env_name");
     let extra = json!({"physical_env_name": "a", "more": 1});
     join("all", extra)
         .await
@@ -227,14 +227,14 @@ async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_mis
         join("all", named("a"))
             .key(key)
             .await
-            .fails(403, "You don't have permission to access this resource");
+            .expect_message(403, "You don't have permission to access this resource");
     }
 }
 
 #[apply(on_every_store)]
 async fn a_logical_environment_is_as_compliant_as_its_members(api: Api) {
     api.given_environments("docker", &["a", "b"]).await;
-    api.put_logical("all", ["a", "b"]).await;
+    api.put_logical_environment("all", ["a", "b"]).await;
     api.put_policy("p", PROVENANCE).await;
     let state = async |state: Value| {
         let expected = json!({"state": state, "last_reported_at": null});
@@ -281,8 +281,8 @@ async fn attach_adds_policies_all_or_nothing_and_evaluates_the_latest_snapshot_a
         .expect(400, json!({"errors": {"policy_names": "List should have at least 1 item"}}));
     let many: Vec<String> = (0..1001).map(|number| number.to_string()).collect();
     let too_many = attach("prod", json!({ "policy_names": many })).await;
-    too_many.fails(400, "Input payload validation failed");
-    attach("prod", json!({})).await.lacks("policy_names");
+    too_many.expect_message(400, "Input payload validation failed");
+    attach("prod", json!({})).await.expect_missing_field("policy_names");
     let extra = json!({"policy_names": ["a"], "more": 1});
     attach("prod", extra)
         .await
@@ -335,7 +335,7 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
     let about_environments =
         || take_counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
     about_environments();
-    api.put_logical("all", &names).await.created();
+    api.put_logical_environment("all", &names).await.created();
     assert_eq!(about_environments(), [0, 1, 5], "what is named");
     // A few are looked up by their names.
     let few =
@@ -433,7 +433,7 @@ fn what_has_no_provenance_may_not_run_where_it_is_required() {
         shows(Some(false), &[('4', Some(false), missing)]).await;
 
         let logical = |required: bool| json!({"name": "all", "type": "logical", "description": "", "require_provenance": required});
-        api.put("/environments/acme").json(logical(true)).await.refuses_field(400, "require_provenance");
+        api.put("/environments/acme").json(logical(true)).await.expect_field_error(400, "require_provenance");
         api.put("/environments/acme").json(logical(false)).await.created();
     });
 }

@@ -57,7 +57,7 @@ async fn send_all(api: &Api) -> Vec<String> {
     }
     let schema = format!("{{\n  {}\n}}", numbers("type_schema"));
     api.post("/custom-attestation-types/acme")
-        .data(json!({"name":"exact"}))
+        .data_json(json!({"name":"exact"}))
         .file("type_schema", "s", &schema)
         .await
         .created();

@@ -86,10 +86,10 @@ impl Calls {
         }
         assert!(!path.contains('{'), "{path}");
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-        let ask = self.api.request(method.clone(), &format!("{path}{query}"));
+        let request = self.api.request(method.clone(), &format!("{path}{query}"));
         match sent {
-            Sent::Nothing => ask.await,
-            Sent::Json(body) => ask.json(body).await,
+            Sent::Nothing => request.await,
+            Sent::Json(body) => request.json(body).await,
             Sent::Form(parts) => {
                 let part = |(name, content): (&String, &Value)| match content.as_str() {
                     Some(text) => (format!("name=\"{name}\"; filename=\"{name}.txt\""), text.to_owned()),
@@ -97,7 +97,7 @@ impl Calls {
                 };
                 let parts = Vec::from_iter(parts.as_object().unwrap().iter().map(part));
                 let parts = Vec::from_iter(parts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-                ask.form(&parts).await
+                request.form(&parts).await
             }
         }
     }

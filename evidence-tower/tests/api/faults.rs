@@ -190,8 +190,8 @@ async fn a_503_to_a_write_of_which_a_part_was_recorded_says_that_the_outcome_is_
 
 /// Attests a file under the name `one`, and returns the path of its download.
 async fn given_attachment(api: &Api, content: &str) -> String {
-    let attest = api.attest_in("shop", "t", "generic");
-    let attest = attest.data(json!({"attestation_name": "one", "is_compliant": true}));
+    let attest = api.post_attestation("shop", "t", "generic");
+    let attest = attest.data_json(json!({"attestation_name": "one", "is_compliant": true}));
     attest.file("attachment_file", "report.txt", content).await.created();
     let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
     let id = found[0]["attestation_id"].as_str().unwrap();
@@ -287,9 +287,9 @@ async fn a_write_whose_caller_hangs_up_is_done_all_the_same() {
     let evidence = in_memory().await;
     let [begun, go, done] = [(); 3].map(|()| Arc::new(Notify::new()));
     let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done: done.clone() };
-    let ask = Api::new(slow, Mount::Tower, "slow").await.put_flow("web");
+    let request = Api::new(slow, Mount::Tower, "slow").await.put_flow("web");
     tokio::select! {
-        reply = ask.into_future() => panic!("answered too early: {reply:?}"),
+        reply = request.into_future() => panic!("answered too early: {reply:?}"),
         () = begun.notified() => {}
     }
     go.notify_one();
@@ -305,9 +305,9 @@ async fn a_host_that_stops_waits_for_the_writes_whose_callers_hung_up() {
     let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done };
     let api = EvidenceApi::new(slow);
     api.finish_writes().await;
-    let ask = Api::of(api.clone(), Mount::Tower, "slow").await.put_flow("web");
+    let request = Api::of(api.clone(), Mount::Tower, "slow").await.put_flow("web");
     tokio::select! {
-        reply = ask.into_future() => panic!("answered too early: {reply:?}"),
+        reply = request.into_future() => panic!("answered too early: {reply:?}"),
         () = begun.notified() => {}
     }
     assert!(api.finish_writes().now_or_never().is_none(), "the write has not been done");

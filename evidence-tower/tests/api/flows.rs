@@ -13,7 +13,7 @@ async fn a_flow_is_put_got_and_listed(api: Api) {
         .put("/flows/acme/template_file")
         .key("member-key")
         .template(TEMPLATE)
-        .data(json!({"name": "web", "description": "The site"}))
+        .data_json(json!({"name": "web", "description": "The site"}))
         .await;
     put.expect_exactly(200, "OK");
 
@@ -47,7 +47,7 @@ async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
     for name in names.iter().rev() {
         api.put_flow(name).with(json!({"description": "x".repeat(60 << 10)})).await.created();
     }
-    api.begin("flow69", &json!({"name": "t"})).await.created();
+    api.put_trail("flow69", &json!({"name": "t"})).await.created();
     let about_flows = || take_counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
     about_flows();
     let found = api.get("/flows/acme").await.ok();
@@ -74,7 +74,7 @@ async fn rename(api: &Api, name: &str, new_name: &str) -> Reply {
 }
 
 async fn attest(api: &Api, flow: &str, name: &str) -> Reply {
-    api.generic(flow, name, true).await
+    api.post_generic_attestation(flow, name, true).await
 }
 
 /// The names of the flows that the list has.
@@ -102,13 +102,13 @@ async fn a_renamed_flow_answers_to_its_former_name_until_another_takes_that(api:
     put(&api, "web").await.created();
     assert_eq!(listed(&api).await, ["shop", "web"]);
     assert_ne!(api.get("/flows/acme/web").await.ok()["id"], before["id"]);
-    api.get("/trails/acme/web/t").await.message(404);
+    api.get("/trails/acme/web/t").await.error_message(404);
     let trail = api.get("/trails/acme/shop/t").await.ok();
     let statuses = trail["compliance_status"]["attestations_statuses"].as_array().unwrap();
     assert_eq!(statuses.len(), 2, "{trail}");
 
     let taken = [("new_name", "'web' is the name of another flow")];
-    rename(&api, "shop", "web").await.refused(400, INVALID, &taken);
+    rename(&api, "shop", "web").await.expect_errors(400, INVALID, &taken);
     rename(&api, "web", "site").await.ok();
     rename(&api, "shop", "web").await.ok();
     assert_eq!(listed(&api).await, ["site", "web"]);
@@ -126,7 +126,7 @@ async fn a_flow_has_no_name_that_breaks_the_rules(api: Api) {
         (json!(null), "body", "Field required [input: None]"),
     ] {
         let refused = api.put("/flows/acme/web/rename").json(&body).await;
-        refused.refused(400, INVALID, &[(field, text)]);
+        refused.expect_errors(400, INVALID, &[(field, text)]);
     }
     assert_eq!(listed(&api).await, ["web"]);
 }
@@ -140,9 +140,9 @@ async fn an_archived_flow_is_in_no_list_and_takes_nothing_more(api: Api) {
     api.put("/flows/acme/web/archive").bytes("application/json", "null").await.expect_exactly(200, "OK");
     assert_eq!(listed(&api).await, [""; 0]);
     for path in ["/flows/acme/web", "/flows/acme/old", "/trails/acme/web/t"] {
-        assert_eq!(api.get(path).await.message(404), "Flow not found", "{path}");
+        assert_eq!(api.get(path).await.error_message(404), "Flow not found", "{path}");
     }
-    assert_eq!(api.put("/flows/acme/web/archive").await.message(404), "Flow not found");
+    assert_eq!(api.put("/flows/acme/web/archive").await.error_message(404), "Flow not found");
 
     // The reports are found under the name that archiving gave the flow.
     let trails = api.get("/trails/acme").await.ok();
@@ -157,19 +157,23 @@ async fn an_archived_flow_is_in_no_list_and_takes_nothing_more(api: Api) {
 
     let text = format!("flow '{name}' in organization 'acme' is archived");
     let gone = |field| [(field, text.as_str())];
-    attest(&api, &name, "b").await.refused(404, "Flow not found", &gone("flow_name"));
-    api.begin(&name, &json!({"name": "u"})).await.refused(404, "Flow not found", &gone("flow_name"));
+    attest(&api, &name, "b").await.expect_errors(404, "Flow not found", &gone("flow_name"));
+    api.put_trail(&name, &json!({"name": "u"})).await.expect_errors(
+        404,
+        "Flow not found",
+        &gone("flow_name"),
+    );
     let artifact = json!({
         "trail_name": "t", "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
     });
     let artifact = api.post(&format!("/artifacts/acme/{name}")).json(artifact).await;
-    artifact.refused(404, "Flow not found", &gone("flow_name"));
-    put(&api, &name).await.refused(404, "Flow not found", &gone("name"));
-    rename(&api, &name, "web").await.refused(404, "Flow not found", &gone("flow_name"));
+    artifact.expect_errors(404, "Flow not found", &gone("flow_name"));
+    put(&api, &name).await.expect_errors(404, "Flow not found", &gone("name"));
+    rename(&api, &name, "web").await.expect_errors(404, "Flow not found", &gone("flow_name"));
     let archive = api.put(&format!("/flows/acme/{name}/archive")).await;
-    archive.refused(404, "Flow not found", &gone("flow_name"));
+    archive.expect_errors(404, "Flow not found", &gone("flow_name"));
     let tags = api.patch(&format!("/tags/acme/flow/{name}")).json(json!({"set_tags": {"a": "b"}})).await;
-    assert_eq!(tags.message(404), "Resource not found");
+    assert_eq!(tags.error_message(404), "Resource not found");
 
     // The name is free, and the next flow of that name is another.
     attest(&api, "web", "c").await.created();
@@ -192,7 +196,7 @@ async fn a_flow_has_at_most_twenty_former_names(api: Api) {
     }
     let rename =
         async |new_name: &str| api.put("/flows/acme/f20/rename").json(json!({"new_name": new_name})).await;
-    rename("f21").await.refuses_field(400, "new_name");
+    rename("f21").await.expect_field_error(400, "new_name");
     // One that it had already.
     rename("f3").await.ok();
     api.put("/flows/acme/f3/archive").await.ok();
@@ -223,18 +227,18 @@ async fn older_clients_put_a_flow_with_a_list_of_names(api: Api) {
         .json(json!({"name": "web", "description": "", "template": ["unit-test"]}))
         .await
         .ok();
-    api.begin("web", &json!({"name": "t"})).await.created();
+    api.put_trail("web", &json!({"name": "t"})).await.created();
     let missing = json!({"status": "INCOMPLETE", "artifacts_statuses": {"artifact": {"status": "MISSING"}}});
     api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": missing}));
-    api.report("web", "a".repeat(64)).in_trail("t").named("artifact").await.created();
+    api.post_artifact("web", "a".repeat(64)).in_trail("t").named("artifact").await.created();
     let document = json!({
         "attestation_name": "unit-test", "is_compliant": true, "artifact_fingerprint": "a".repeat(64),
     });
-    api.attest_in("web", "t", "generic").data(&document).await.created();
+    api.post_attestation("web", "t", "generic").data_json(&document).await.created();
     api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
 
     // Clients that send such lists know neither trails nor the names of a template.
-    api.report("web", "b".repeat(64))
+    api.post_artifact("web", "b".repeat(64))
         .with(json!({"filename": "y", "git_commit": "c".repeat(40)}))
         .await
         .created();
@@ -254,10 +258,10 @@ async fn older_clients_put_a_flow_with_a_list_of_names(api: Api) {
         (json!({"name": "x", "template": []}), "description", "Field required [input: None]"),
         (json!({"name": "x", "description": ""}), "template", "Field required [input: None]"),
     ] {
-        api.put("/flows/acme").json(&body).await.refused(400, INVALID, &[(field, text)]);
+        api.put("/flows/acme").json(&body).await.expect_errors(400, INVALID, &[(field, text)]);
     }
-    let ask = api.put_flow("web").template(r#"["unit-test"]"#);
-    ask.await.refuses_field(400, "template_file");
+    let request = api.put_flow("web").template(r#"["unit-test"]"#);
+    request.await.expect_field_error(400, "template_file");
 }
 
 #[apply(on_every_store)]
@@ -275,8 +279,8 @@ async fn the_repo_of_a_flow_is_the_one_that_was_reported_last(api: Api) {
         let flow = listed.as_array().unwrap().iter().find(|flow| flow["name"] == "ru").unwrap();
         assert_eq!(flow["repo_url"], expected);
     };
-    api.flow("ru", TEMPLATE).await;
-    api.flow("other", TEMPLATE).await;
+    api.given_flow("ru", TEMPLATE).await;
+    api.given_flow("other", TEMPLATE).await;
     shows("").await;
     let post = |body: Value| api.post("/artifacts/acme/ru").json(body);
     post(artifact('a', "t", "", Value::Null)).await.created();
@@ -288,14 +292,14 @@ async fn the_repo_of_a_flow_is_the_one_that_was_reported_last(api: Api) {
     post(artifact('d', "u", "https://e/other", repo("https://e/told"))).await.created();
     shows("https://e/told").await;
     let trail = json!({"name": "v", "description": "", "repo_info": repo("https://e/trail")});
-    api.begin("ru", &trail).await.created();
+    api.put_trail("ru", &trail).await.created();
     shows("https://e/trail").await;
     let generic =
         json!({"attestation_name": "x", "is_compliant": true, "repo_info": repo("https://e/attested")});
-    api.attest_in("ru", "v", "generic").data(&generic).await.created();
+    api.post_attestation("ru", "v", "generic").data_json(&generic).await.created();
     shows("https://e/attested").await;
     // A description is no news of a repo.
-    api.begin("ru", &json!({"name": "v", "description": "new"})).await.ok();
+    api.put_trail("ru", &json!({"name": "v", "description": "new"})).await.ok();
     shows("https://e/attested").await;
     assert_eq!(api.get("/flows/acme/other").await.ok()["repo_url"], "");
 }

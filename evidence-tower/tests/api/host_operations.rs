@@ -245,17 +245,17 @@ const SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 async fn bytes_and_headers_go_in_and_out_as_they_are() {
     for mount in MOUNTS {
         let api = Api::of(api().await, mount, "memory").await;
-        let ask = || api.request(http::Method::POST, "/host/acme/echo");
+        let request = || api.request(http::Method::POST, "/host/acme/echo");
         let sent: &[u8] = b"\0\xff{ not json";
         let reply =
-            ask().bytes("application/x-odd; a=b", sent).header(KEY, "a, b").header(PER_PAGE, "7").await;
+            request().bytes("application/x-odd; a=b", sent).header(KEY, "a, b").header(PER_PAGE, "7").await;
         let reply = reply.expect_header(CONTENT_TYPE, "application/x-odd; a=b");
         let reply = reply.expect_header("x-seen", "Some(\"a, b\") Some(7)");
         assert_eq!((reply.status.as_u16(), reply.body.as_ref()), (200, sent), "{mount:?}");
         let links: Vec<&HeaderValue> = reply.headers.get_all(LINK).iter().collect();
         assert_eq!(links, ["<?page=2>; rel=\"next\"", "<?page=9>; rel=\"last\""], "{mount:?}");
 
-        let reply = ask().await.expect_header("x-seen", "None None");
+        let reply = request().await.expect_header("x-seen", "None None");
         assert_eq!((reply.status.as_u16(), reply.body.len()), (200, 0), "{mount:?}");
         assert_eq!(reply.headers[CONTENT_TYPE], "application/octet-stream");
         assert_eq!(reply.headers[CONTENT_LENGTH], "0");
@@ -266,18 +266,18 @@ async fn bytes_and_headers_go_in_and_out_as_they_are() {
 async fn a_header_is_checked_as_parameters_are_and_no_query_takes_its_place() {
     for mount in MOUNTS {
         let api = Api::of(api().await, mount, "memory").await;
-        let ask = |query: &str| api.request(http::Method::POST, &format!("/host/acme/echo{query}"));
+        let request = |query: &str| api.request(http::Method::POST, &format!("/host/acme/echo{query}"));
         for sent in ["51", "many"] {
-            let reply = ask("").header(PER_PAGE, sent).await;
+            let reply = request("").header(PER_PAGE, sent).await;
             let body: Value = reply.json();
             let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
             assert_eq!(fields, ["header.X-Per-Page"], "{mount:?}");
             assert_eq!(reply.status, 400, "{mount:?}");
         }
-        ask("?idempotency_key=forged&x_per_page=9").await.expect_header("x-seen", "None None");
+        request("?idempotency_key=forged&x_per_page=9").await.expect_header("x-seen", "None None");
         // Rocket drops what is no UTF-8.
         if mount != Mount::Rocket {
-            let reply = ask("").header(KEY, HeaderValue::from_bytes(b"\xff").unwrap()).await;
+            let reply = request("").header(KEY, HeaderValue::from_bytes(b"\xff").unwrap()).await;
             let body = reply.expect(400, json!({})).json();
             assert!(body["errors"]["header.Idempotency-Key"].is_string(), "{mount:?}: {body}");
         }
@@ -288,11 +288,11 @@ async fn a_header_is_checked_as_parameters_are_and_no_query_takes_its_place() {
 async fn bytes_are_refused_beyond_the_limit_and_where_they_are_encoded() {
     for mount in MOUNTS {
         let api = Api::of(api().await, mount, "memory").await;
-        let ask =
+        let request =
             |length: usize| api.request(http::Method::POST, "/host/acme/echo").bytes("a/b", vec![0; length]);
-        assert_eq!(ask(1 << 10).await.body.len(), 1 << 10);
-        ask((1 << 10) + 1).await.fails(413, "Request body too large");
-        ask(1).header(CONTENT_ENCODING, "gzip").await.expect(415, json!({}));
+        assert_eq!(request(1 << 10).await.body.len(), 1 << 10);
+        request((1 << 10) + 1).await.expect_message(413, "Request body too large");
+        request(1).header(CONTENT_ENCODING, "gzip").await.expect(415, json!({}));
     }
 }
 
@@ -300,10 +300,10 @@ async fn bytes_are_refused_beyond_the_limit_and_where_they_are_encoded() {
 async fn an_operation_of_the_host_is_checked_as_those_of_the_api() {
     for mount in MOUNTS {
         let api = Api::of(api().await, mount, "memory").await;
-        let ask = || api.get("/host/acme/items?count=1&end=complete");
-        ask().await.expect(200, json!([{"number": 0}]));
-        ask().anonymous().await.expect(401, json!({}));
-        ask().key("john-key").await.expect(403, json!({}));
+        let request = || api.get("/host/acme/items?count=1&end=complete");
+        request().await.expect(200, json!([{"number": 0}]));
+        request().anonymous().await.expect(401, json!({}));
+        request().key("john-key").await.expect(403, json!({}));
         api.get("/host/acme/items?count=1&end=never").await.expect(400, json!({}));
         api.get("/host/nobody/items?count=1&end=complete").await.expect(404, json!({}));
         api.request(http::Method::PUT, "/host/acme/items").await.expect(405, json!({}));
@@ -325,27 +325,29 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
         let org = acme(store).await;
         let entries = async || store.ledger_entries(org, 0, 1000).await.unwrap();
         let before = entries().await.len();
-        let ask = |org: &str, event: &Value, secret: &[u8]| {
+        let request = |org: &str, event: &Value, secret: &[u8]| {
             let body = event.to_string();
             let signature = sha256_hex(&[secret, body.as_bytes()].concat());
-            let ask = api.request(http::Method::POST, &format!("/host/{org}/hook")).anonymous();
-            ask.bytes("application/json", body).header(SIGNATURE, HeaderValue::from_str(&signature).unwrap())
+            let request = api.request(http::Method::POST, &format!("/host/{org}/hook")).anonymous();
+            request
+                .bytes("application/json", body)
+                .header(SIGNATURE, HeaderValue::from_str(&signature).unwrap())
         };
         let ours = b"our secret";
         let event = |flow: &str, key: &str, name: &str| json!({"flow": flow, key: name});
 
-        ask("acme", &event("a", "operator", "forge"), b"another").await.expect(401, json!({}));
-        ask("nobody", &event("a", "operator", "forge"), ours).await.expect(404, json!({}));
-        ask("acme", &event("a", "account", "nobody"), ours).await.expect(404, json!({}));
-        ask("acme", &event("a", "account", "looker"), ours).await.expect(403, json!({}));
+        request("acme", &event("a", "operator", "forge"), b"another").await.expect(401, json!({}));
+        request("nobody", &event("a", "operator", "forge"), ours).await.expect(404, json!({}));
+        request("acme", &event("a", "account", "nobody"), ours).await.expect(404, json!({}));
+        request("acme", &event("a", "account", "looker"), ours).await.expect(403, json!({}));
         // It forgot to say as whom: nothing is recorded as nobody.
-        ask("acme", &json!({"flow": "a"}), ours).await.expect(500, json!({}));
+        request("acme", &json!({"flow": "a"}), ours).await.expect(500, json!({}));
         assert_eq!(entries().await.len(), before, "{mount:?}");
 
-        ask("acme", &event("a", "operator", "forge"), ours).await.expect(201, json!("OK"));
-        ask("acme", &event("b", "account", "robot"), ours).await.expect(201, json!("OK"));
+        request("acme", &event("a", "operator", "forge"), ours).await.expect(201, json!("OK"));
+        request("acme", &event("b", "account", "robot"), ours).await.expect(201, json!("OK"));
         // A credential is not looked at.
-        ask("acme", &event("c", "operator", "forge"), ours).key("no-key").await.expect(201, json!("OK"));
+        request("acme", &event("c", "operator", "forge"), ours).key("no-key").await.expect(201, json!("OK"));
         let actors: Vec<_> = entries().await.drain(before..).map(|entry| entry.actor).collect();
         assert_eq!(actors, ["operator:forge", "service-account:robot", "operator:forge"], "{mount:?}");
     }

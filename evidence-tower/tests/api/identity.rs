@@ -33,9 +33,9 @@ async fn a_host_says_who_calls_and_leaves_the_rest_to_keys() {
         known.expect_exactly(200, json!([]));
         get().header(COOKIE, "john").await.expect(403, json!({}));
         for nobody in ["nobody", "jane; a=b", "-", ""] {
-            get().header(COOKIE, nobody).await.fails(401, "Unauthorized");
+            get().header(COOKIE, nobody).await.expect_message(401, "Unauthorized");
         }
         get().await.expect_exactly(200, json!([]));
-        get().anonymous().await.fails(401, "Unauthorized");
+        get().anonymous().await.expect_message(401, "Unauthorized");
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore};
 use evidence_core::ledger::Hash;
 use evidence_core::store::{Recorder, StoreResult};
 use evidence_core::texts::TextStore;
@@ -46,14 +46,14 @@ pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MAN
 pub(crate) type Failure = Arc<Mutex<Option<fn() -> StoreError>>>;
 
 /// The calls of one query, each of which waits for a permit while they are held.
-pub(crate) struct Held {
+pub(crate) struct HeldCalls {
     holds: AtomicBool,
     /// How many began.
     pub(crate) begun: AtomicUsize,
     pub(crate) permits: Semaphore,
 }
 
-impl Held {
+impl HeldCalls {
     /// From now on calls are held, and counted anew.
     pub(crate) fn hold(&self) {
         self.holds.store(true, Ordering::Relaxed);
@@ -97,9 +97,9 @@ impl InterceptingStore {
     }
 
     /// A store that counts the calls of this query, and may hold them.
-    pub(crate) fn holding(inner: Arc<dyn Store>, query: &'static str) -> (Self, Arc<Held>) {
+    pub(crate) fn holding(inner: Arc<dyn Store>, query: &'static str) -> (Self, Arc<HeldCalls>) {
         let (holds, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let held = Arc::new(Held { holds, begun, permits: Semaphore::new(0) });
+        let held = Arc::new(HeldCalls { holds, begun, permits: Semaphore::new(0) });
         let calls = Arc::clone(&held);
         let store = Self::new(inner, move |call| {
             let calls = Arc::clone(&calls);
@@ -139,7 +139,7 @@ impl InterceptingStore {
     }
 
     /// Passes a query on, which is begun when it is awaited.
-    async fn ask<T: Debug>(
+    async fn intercept<T: Debug>(
         &self,
         query: &'static str,
         answer: impl Future<Output = StoreResult<T>>,
@@ -193,7 +193,7 @@ impl TextStore for InterceptingStore {
 }
 
 #[async_trait]
-impl FeedStore for InterceptingStore {
+impl LeaseStore for InterceptingStore {
     /// As a database does, it goes on where nobody waits for the answer any more.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let (inner, lease) = (Arc::clone(&self.inner), lease.clone());

@@ -19,7 +19,7 @@ fn data(bytes: usize) -> Value {
 
 async fn given_type(api: &Api) {
     let document = json!({"name": "any", "evaluator": {"content_type": "jq", "rules": [".a | length > 9"]}});
-    api.post("/custom-attestation-types/acme").data(&document).await.created();
+    api.post("/custom-attestation-types/acme").data_json(&document).await.created();
 }
 
 fn custom(name: &str, data: &Value) -> Value {
@@ -155,7 +155,7 @@ fn data_of_every_type_are_given_back_as_they_were_sent() {
 async fn lists_pdfs_and_evaluations_read_no_large_data(api: Api, store: Arc<dyn Store>) {
     const MANY: usize = 30;
     given_type(&api).await;
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     let fingerprint = "a".repeat(64);
     let artifact = json!({
         "trail_name": "t", "template_reference_name": "app", "fingerprint": fingerprint, "filename": "app",

@@ -28,14 +28,14 @@ async fn an_environment_has_so_many_policies_and_members_and_no_more() {
     for (member, status, answer) in
         [("e1", 200, json!("OK")), ("e2", 200, json!("OK")), ("e3", 400, refused("physical_env_name"))]
     {
-        let ask = api.put("/environments/acme/all/join").json(json!({ "physical_env_name": member }));
-        ask.await.expect_exactly(status, answer);
+        let request = api.put("/environments/acme/all/join").json(json!({ "physical_env_name": member }));
+        request.await.expect_exactly(status, answer);
     }
     for (policy, status, answer) in
         [("p1", 200, json!("OK")), ("p2", 200, json!("OK")), ("p3", 400, refused("policy_names"))]
     {
-        let ask = api.post("/environments/acme/e1/policies").json(json!({ "policy_names": [policy] }));
-        ask.await.expect_exactly(status, answer);
+        let request = api.post("/environments/acme/e1/policies").json(json!({ "policy_names": [policy] }));
+        request.await.expect_exactly(status, answer);
     }
     api.get("/environments/acme/e1").await.expect(200, json!({"policies": ["p1", "p2"]}));
     api.get("/environments/acme/all").await.expect(200, json!({"included_environments": ["e1", "e2"]}));
@@ -48,11 +48,11 @@ async fn a_trail_takes_so_many_reports_and_no_more() {
         let text = format!("Trail 't' has {reports} and takes no more");
         json!({"message": "Input payload validation failed", "errors": {"trail_name": text}})
     };
-    let artifact = |digit: &str| api.report("shop", digit.repeat(64)).in_trail("t");
+    let artifact = |digit: &str| api.post_artifact("shop", digit.repeat(64)).in_trail("t");
     artifact("1").await.created();
     artifact("1").await.created();
     artifact("2").await.expect_exactly(400, refused("2 artifacts"));
-    let attest = || api.generic("shop", "scan", true);
+    let attest = || api.post_generic_attestation("shop", "scan", true);
     for _ in 0..3 {
         attest().await.created();
     }
@@ -62,14 +62,15 @@ async fn a_trail_takes_so_many_reports_and_no_more() {
     let events = api.get("/trails/acme/shop/t").await.ok()["events"].as_array().unwrap().len();
     assert_eq!(events, 1 + 2 + 3);
     // Only this trail is full.
-    api.report("shop", "2".repeat(64)).in_trail("u").await.created();
+    api.post_artifact("shop", "2".repeat(64)).in_trail("u").await.created();
 }
 
 #[tokio::test]
 async fn a_pdf_shows_so_many_bytes_and_no_more() {
     let api = limited(Limits { audit_pdf: 5_000, ..Limits::default() }).await;
-    let attest =
-        |description: String| api.generic("shop", "scan", true).with(json!({"description": description}));
+    let attest = |description: String| {
+        api.post_generic_attestation("shop", "scan", true).with(json!({"description": description}))
+    };
     attest(String::new()).await.created();
     assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
     attest("x".repeat(5_000)).await.created();
@@ -118,14 +119,14 @@ async fn every_size_is_the_one_that_the_host_sets() {
     let flow = |template: &str| api.put_flow("web").template(template);
     flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
-    let trail = |template: &str| api.begin("web", &json!({"name": "t"})).template(template);
+    let trail = |template: &str| api.put_trail("web", &json!({"name": "t"})).template(template);
     trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large("template_file", 50));
     trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
     let policy = "_schema: https://example.com/schemas/policy/v1\n";
     api.put_policy("p", &text(policy, 61)).await.expect_exactly(413, too_large("policy_file", 60));
     api.put_policy("p", &text(policy, 60)).await.expect(201, json!({"name": "p"}));
     let schema = |size: usize| {
-        let post = api.post("/custom-attestation-types/acme").data(json!({"name": "review"}));
+        let post = api.post("/custom-attestation-types/acme").data_json(json!({"name": "review"}));
         post.file("type_schema", "s", format!("{{}}{}", " ".repeat(size - 2)))
     };
     schema(71).await.expect_exactly(413, too_large("type_schema", 70));
@@ -147,7 +148,11 @@ async fn every_size_is_the_one_that_the_host_sets() {
     let attest = |document: usize, file: usize| {
         let data = json!({"attestation_name": "x", "is_compliant": true}).to_string();
         let data = format!("{data}{}", " ".repeat(document - data.len()));
-        api.attest_in("web", "t", "generic").data(&data).file("attachment_file", "f", "x".repeat(file))
+        api.post_attestation("web", "t", "generic").data_json(&data).file(
+            "attachment_file",
+            "f",
+            "x".repeat(file),
+        )
     };
     attest(101, 1).await.expect_exactly(413, too_large("data_json", 100));
     attest(100, (2 << 20) + 1).await.expect_exactly(413, json!({"message": "File size exceeds 2MB limit"}));
@@ -179,7 +184,7 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
     let limits = Limits { files: limits.files.max(1), url: 8 << 10, ..limits };
     limits.check().unwrap();
     let api = limited(limits).await;
-    api.post("/custom-attestation-types/acme").data(json!({"name": "any"})).await.created();
+    api.post("/custom-attestation-types/acme").data_json(json!({"name": "any"})).await.created();
 
     let custom = |data: Value| {
         let document = json!({"attestation_name": "bom", "type_name": "any", "attestation_data": data});
@@ -200,10 +205,10 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
 
     let trail = |bytes: usize| {
         let commit = json!({"sha1": "a".repeat(40), "message": "m".repeat(bytes)});
-        api.begin("shop", &json!({"name": "t", "git_commit_info": commit}))
+        api.put_trail("shop", &json!({"name": "t", "git_commit_info": commit}))
     };
     trail(limits.commit_message).await.ok();
-    trail(limits.commit_message + 1).await.refuses_field(400, "git_commit_info.message");
+    trail(limits.commit_message + 1).await.expect_field_error(400, "git_commit_info.message");
 
     let commits = |many: usize| {
         let commit = |n: usize| json!({"sha1": format!("{n:040x}"), "message": "Fix the build", "author": "Ann <a@example.com>"});
@@ -215,7 +220,7 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
         api.attest("pull_request", &document)
     };
     commits(limits.commits).await.created();
-    commits(limits.commits + 1).await.refuses_field(400, "pull_requests[0].commits");
+    commits(limits.commits + 1).await.expect_field_error(400, "pull_requests[0].commits");
 
     let findings = |low: usize, high: usize| {
         let finding =
@@ -229,8 +234,8 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
     };
     let (most, high) = (limits.findings, limits.findings * 2 / 5);
     findings(most - high, high).await.created();
-    findings(most - high, high + 1).await.refuses_field(400, "snyk_results.results");
-    findings(0, most + 1).await.refuses_field(400, "snyk_results.results[0].high");
+    findings(most - high, high + 1).await.expect_field_error(400, "snyk_results.results");
+    findings(0, most + 1).await.expect_field_error(400, "snyk_results.results[0].high");
 
     let suites = |many: usize| {
         let suite =
@@ -238,7 +243,7 @@ async fn large_input_is_accepted_up_to_the_limit_and_the_error_names_it() {
         api.attest("junit", &json!({"attestation_name": "unit", "junit_results": vec![suite; many]}))
     };
     suites(limits.junit_suites).await.created();
-    suites(limits.junit_suites + 1).await.refuses_field(400, "junit_results");
+    suites(limits.junit_suites + 1).await.expect_field_error(400, "junit_results");
 }
 
 #[tokio::test]
@@ -254,7 +259,7 @@ async fn the_sizes_of_parts_are_those_that_the_host_sets() {
         ..Limits::default()
     };
     let api = limited(limits).await;
-    api.post("/custom-attestation-types/acme").data(json!({"name": "any"})).await.created();
+    api.post("/custom-attestation-types/acme").data_json(json!({"name": "any"})).await.created();
     let custom = |data: &str| json!({"attestation_name": "x", "type_name": "any", "attestation_data": data});
     let commit =
         |message: &str| json!({"name": "t", "git_commit_info": {"sha1": "a".repeat(40), "message": message}});
@@ -276,8 +281,8 @@ async fn the_sizes_of_parts_are_those_that_the_host_sets() {
         |data: Value| json!({"attestation_name": "x", "is_compliant": true, "user_data": data});
     let values = |many: usize| with_user_data(json!(vec![1; many]));
 
-    api.begin("shop", &commit("é123")).await.created();
-    api.begin("shop", &commit("é1234")).await.refuses_field(400, "git_commit_info.message");
+    api.put_trail("shop", &commit("é123")).await.created();
+    api.put_trail("shop", &commit("é1234")).await.expect_field_error(400, "git_commit_info.message");
     let table = [
         ("custom", custom("[1,2,3,4,5,6,7,8,90]"), None),
         ("custom", custom("[1,2,3,4,5,6,7,8,900]"), Some("attestation_data")),
@@ -296,7 +301,7 @@ async fn the_sizes_of_parts_are_those_that_the_host_sets() {
         let reply = api.attest(kind, &body).await;
         match refused {
             None => drop(reply.created()),
-            Some(field) => reply.refuses_field(400, field),
+            Some(field) => reply.expect_field_error(400, field),
         }
     }
 }
@@ -343,7 +348,8 @@ async fn what_is_too_much_to_evaluate_is_not_compliant_and_says_so() {
     let api = limited(Limits { resolutions: 8, evaluations: 20, ..Limits::default() }).await;
     api.given_environments("docker", &["prod", "test"]).await;
     for flow in ["one", "two"] {
-        let report = api.report(flow, fingerprint('1')).with(json!({"filename": "api", "trail_name": "t"}));
+        let report =
+            api.post_artifact(flow, fingerprint('1')).with(json!({"filename": "api", "trail_name": "t"}));
         report.await.created();
     }
     for name in ["a", "b", "c"] {
@@ -437,11 +443,11 @@ async fn what_is_too_much_to_keep_or_to_record_is_not_compliant_and_says_so() {
         api.put_policy("p", asking).await.created();
         api.attach("prod", "p").await;
         let report = async |flow: &str| {
-            api.report(flow, fingerprint('1'))
+            api.post_artifact(flow, fingerprint('1'))
                 .with(json!({"filename": "api", "trail_name": "t"}))
                 .await
                 .created();
-            api.generic(flow, "a", true).await.created();
+            api.post_generic_attestation(flow, "a", true).await.created();
         };
         report("one").await;
         let reply = api.report_running("prod", &[('1', &[1])]).await;
@@ -558,7 +564,7 @@ async fn an_artifact_shows_its_first_run_and_the_newest() {
     let api = limited(Limits { runs: 2, ..Limits::default() }).await;
     api.given_environments("docker", &["prod"]).await;
     api.given_flow_with_template().await;
-    api.begin("web", &json!({"name": "t"})).await.created();
+    api.put_trail("web", &json!({"name": "t"})).await.created();
     api.given_artifact('1', "t").await;
     for _ in 0..4 {
         api.report_running("prod", &[('1', &[1])]).await.created();
@@ -583,7 +589,7 @@ async fn taking_turns(limits: Limits) -> Api {
     let api = limited(limits).await;
     api.given_environments("docker", &["prod"]).await;
     api.given_flow_with_template().await;
-    api.begin("web", &json!({"name": "t"})).await.created();
+    api.put_trail("web", &json!({"name": "t"})).await.created();
     for digit in ['1', '2'] {
         api.given_artifact(digit, "t").await;
     }
@@ -646,8 +652,8 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     for name in &names {
         api.put_policy(name, PROVENANCE).await.created();
     }
-    let ask = api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
-    ask.await.expect_exactly(200, json!("OK"));
+    let request = api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
+    request.await.expect_exactly(200, json!("OK"));
     let snapshot = api.get("/snapshots/acme/prod/2").await.expect(200, json!({"compliant": false}));
     let snapshot = snapshot.ok();
     let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().unwrap();
@@ -659,7 +665,7 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
+async fn a_key_an_allowlist_entry_and_a_version_too_many_are_refused() {
     let limits = Limits {
         api_keys: 2,
         environment_allowances: 2,
@@ -676,8 +682,8 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
     create().await.created();
     let text = "Service account 'ci' has 2 keys that work and takes no more";
     create().await.expect_exactly(400, refused("name", text));
-    let ask = api.post(&format!("{keys}/{first}/rotate")).json(json!({}));
-    ask.await.expect_exactly(400, refused("name", text));
+    let request = api.post(&format!("{keys}/{first}/rotate")).json(json!({}));
+    request.await.expect_exactly(400, refused("name", text));
     api.delete(&format!("{keys}/{first}")).await.ok();
     create().await.created();
 
@@ -701,7 +707,7 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
     api.put_policy("p", PROVENANCE).await.expect_exactly(400, refused("policy_file", text));
 
     let post = |description: &str| {
-        api.post("/custom-attestation-types/acme").data(json!({"name": "t", "description": description}))
+        api.post("/custom-attestation-types/acme").data_json(json!({"name": "t", "description": description}))
     };
     for description in ["a", "b", "b"] {
         post(description).await.created();
@@ -750,20 +756,20 @@ async fn image_references_and_titles_may_be_long() {
                               "commit_url": "c"});
         let report =
             json!({"artifacts": [{"digests": {name.clone(): fingerprint('2')}, "creationTimestamp": 1}]});
-        let allowance =
+        let allowlist_entry =
             json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": "known"});
         let pull_request = json!({"url": "https://example.com/1", "merge_commit": "c".repeat(40), "state": "MERGED",
                                   "title": "x".repeat(length), "approvers": []});
         let pull_requests =
             json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": [pull_request]});
-        let asks = [
+        let requests = [
             api.post("/artifacts/acme/shop").json(artifact),
             api.put("/environments/acme/prod/report/docker").json(report),
-            api.put("/allowlists/acme/prod").json(allowance),
+            api.put("/allowlists/acme/prod").json(allowlist_entry),
             api.attest("pull_request", &pull_requests),
         ];
-        for ask in asks {
-            let reply = ask.await;
+        for request in requests {
+            let reply = request.await;
             assert_eq!(reply.status, status, "{}", String::from_utf8_lossy(&reply.body));
         }
     }

@@ -12,7 +12,7 @@ const TEST: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n
 const NOW: f64 = 1_783_538_510.0;
 
 async fn put_all(api: &Api, members: &[&str]) {
-    api.put_logical("all", members).await.created();
+    api.put_logical_environment("all", members).await.created();
 }
 
 async fn archive(api: &Api, environment: &str) {
@@ -108,7 +108,7 @@ async fn a_logical_environment_has_the_snapshots_of_its_members(api: Api) {
         match expected {
             Some(index) => assert_eq!(reply.ok()["index"], json!(index), "{expression}"),
             None => {
-                reply.fails(404, "Snapshot not found");
+                reply.expect_message(404, "Snapshot not found");
             }
         }
     }
@@ -185,12 +185,12 @@ async fn a_logical_environment_without_reports_has_no_snapshots(api: Api) {
     put_all(&api, &["a", "b"]).await;
     archive(&api, "b").await;
     api.get("/snapshots/acme/all").await.expect_exactly(200, json!([]));
-    api.get("/snapshots/acme/all/1").await.fails(404, "Snapshot not found");
+    api.get("/snapshots/acme/all/1").await.expect_message(404, "Snapshot not found");
     api.get("/environments/acme/all/events").await.expect_exactly(200, json!([]));
     let log = api.get("/environments/acme/all/auditlog").await;
     assert_eq!(log.body.iter().filter(|byte| **byte == b'\n').count(), 1);
     let diff = api.get("/env-diff/acme?snappish1=all&snappish2=a").await;
-    diff.fails(404, "Snapshot not found");
+    diff.expect_message(404, "Snapshot not found");
 }
 
 #[apply(on_every_store)]
@@ -381,7 +381,7 @@ async fn policies_of_logical_environments_count_where_they_are_attached(api: Api
     api.given_artifact('1', "t1").await;
     api.report_running("eu", &[('1', &[10])]).await.created();
     for (name, policy) in [("one", "p"), ("two", "test")] {
-        api.put_logical(name, ["eu"]).with(json!({"policies": [policy]})).await.created();
+        api.put_logical_environment(name, ["eu"]).with(json!({"policies": [policy]})).await.created();
     }
     let state = async |name: &str| api.get(&format!("/environments/acme/{name}")).await.ok()["state"].clone();
     // The member has no policies, so that nothing is known of it but what is violated.
@@ -442,7 +442,7 @@ async fn a_logical_environment_has_the_events_of_its_members(api: Api) {
     assert_eq!(one[0]["environment_name"], json!("all"));
     let link = "http://localhost:8001/api/v2/snapshots/acme/all/3";
     assert_eq!(one[0]["_links"]["snapshot"]["self"], json!(link));
-    api.get(&format!("{events}?repo_name=x")).await.refuses_field(400, "query.repo_name");
+    api.get(&format!("{events}?repo_name=x")).await.expect_field_error(400, "query.repo_name");
     let log = api.get("/environments/acme/all/auditlog").await;
     let log = String::from_utf8(log.body.to_vec()).unwrap();
     let cells = log.lines().skip(1).map(|line| Vec::from_iter(line.split(',').skip(1).take(5)).join(","));

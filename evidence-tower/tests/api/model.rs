@@ -59,17 +59,17 @@ impl Contender {
         let is_of_account = step.path.first().is_some_and(|first| learned.text(first) == "service-accounts")
             || matches!(step.key, Text::Learned(Thing::Secret, _));
         let api = if is_of_account { &self.apis[0] } else { &self.apis[number % 2] };
-        let ask = api.request(step.method.clone(), &path).key(learned.text(&step.key));
+        let request = api.request(step.method.clone(), &path).key(learned.text(&step.key));
         match (&step.sent, step.parts) {
-            (None, _) => ask.await,
-            (Some(sent), None) => ask.json(&sent.document).await,
+            (None, _) => request.await,
+            (Some(sent), None) => request.json(&sent.document).await,
             (Some(sent), Some((document, file))) => {
                 let document = (format!("name=\"{document}\""), sent.document.to_string());
                 let file =
                     sent.file.clone().map(|text| (format!("name=\"{file}\"; filename=\"f.txt\""), text));
                 let parts: Vec<_> = std::iter::once(document).chain(file).collect();
                 let parts: Vec<_> = parts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-                ask.form(&parts).await
+                request.form(&parts).await
             }
         }
     }

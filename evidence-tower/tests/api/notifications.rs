@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::actions::Destination;
 use evidence_core::background::Background;
-use evidence_core::feed::Lease;
 use evidence_core::id::{Id, SystemRandom};
+use evidence_core::leases::Lease;
 use evidence_core::notifications::{Delivery, Message, NotSent, Notify, Sender, replay};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
@@ -337,7 +337,7 @@ fn what_is_known_of_a_target_goes_with_it() {
 async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_noticed() {
     let bench = Bench::over(Arc::new(MemoryStore::new()), "memory").await;
     bench.api.given_environments("docker", &["prod"]).await;
-    bench.api.flow("shop", "version: 1").await;
+    bench.api.given_flow("shop", "version: 1").await;
     bench.api.put(ENVIRONMENTS).json(started("alert", &["prod"], &[hook("a")])).await.created();
     let targets = bench.targets(1).await;
     bench.runs("prod", "1").await;
@@ -348,7 +348,7 @@ async fn what_is_known_of_a_target_goes_though_much_happens_before_that_is_notic
     api.delete("/actions/acme/1").await.ok();
     for number in 0..300 {
         api.put("/trails/acme/shop")
-            .data(json!({"name": format!("t{number}"), "description": ""}))
+            .data_json(json!({"name": format!("t{number}"), "description": ""}))
             .await
             .created();
     }
@@ -570,7 +570,7 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     const TRAILS: usize = 1_100;
     let bench = Bench::over(Arc::new(MemoryStore::new()), "memory").await;
     let (api, postbox) = (&bench.api, &bench.postbox);
-    api.flow("shop", "version: 1").await;
+    api.given_flow("shop", "version: 1").await;
     let action = json!({
         "name": "begun", "flows": ["shop"], "triggers": ["ON_STARTED_TRAIL"], "targets": [hook("a"), hook("b")],
     });
@@ -578,7 +578,7 @@ async fn a_target_comes_to_the_end_of_what_waits_for_it() {
     postbox.down.lock().unwrap().insert("b".to_owned());
     for number in 0..TRAILS {
         api.put("/trails/acme/shop")
-            .data(json!({"name": format!("t{number}"), "description": ""}))
+            .data_json(json!({"name": format!("t{number}"), "description": ""}))
             .await
             .created();
     }

@@ -18,10 +18,10 @@ async fn an_organization_tells_its_kind_and_when_it_was_made(api: Api) {
 
 #[apply(on_every_store)]
 async fn an_organization_answers_to_its_own(api: Api) {
-    assert_eq!(api.get("/organizations/nowhere").await.message(404), "Organization not found");
-    assert_eq!(api.get("/organizations/%20").await.message(404), "Organization not found");
-    assert_eq!(api.get("/organizations/acme").anonymous().await.message(401), "Unauthorized");
-    assert_eq!(api.get("/organizations/acme").key(JOHN).await.message(403), FORBIDDEN);
+    assert_eq!(api.get("/organizations/nowhere").await.error_message(404), "Organization not found");
+    assert_eq!(api.get("/organizations/%20").await.error_message(404), "Organization not found");
+    assert_eq!(api.get("/organizations/acme").anonymous().await.error_message(401), "Unauthorized");
+    assert_eq!(api.get("/organizations/acme").key(JOHN).await.error_message(403), FORBIDDEN);
 }
 
 #[apply(on_every_store)]
@@ -32,7 +32,7 @@ async fn the_schemas_are_for_every_caller_with_a_credential(api: Api) {
         let schema = api.get(path).key(JOHN).await.ok();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert!(schema["$id"].is_string() && schema["properties"][property].is_object());
-        assert_eq!(api.get(path).anonymous().await.message(401), "Unauthorized");
+        assert_eq!(api.get(path).anonymous().await.error_message(401), "Unauthorized");
     }
 }
 
@@ -54,13 +54,13 @@ async fn a_user_has_one_default_organization_as_long_as_they_have_a_role_there(
     // The response does not show whether the organization exists.
     for org in ["foobar", "non-existing-org-abc123", "no%20name", "john"] {
         let denied = format!("Access denied to /api/v2/user/{}", org.replace("%20", " "));
-        assert_eq!(api.put(&format!("/user/{org}")).await.message(403), denied);
+        assert_eq!(api.put(&format!("/user/{org}")).await.error_message(403), denied);
     }
     assert_eq!(default(JANE).await, json!({"default_org_name": "acme"}));
     // A service account has none.
     assert_eq!(default("admin-key").await, json!({"default_org_name": ""}));
     let refused = api.put("/user/acme").key("admin-key").await;
-    assert_eq!(refused.message(403), "You don't have permission to access this resource");
+    assert_eq!(refused.error_message(403), "You don't have permission to access this resource");
 
     let service = Evidence::new(Arc::clone(&store), Settings::default());
     let host = service.administration(&"host".parse().unwrap());
@@ -134,9 +134,9 @@ async fn changes_of_roles_are_told_by_the_ledger(api: Api, store: Arc<dyn Store>
         ("sort_by=x", "query.sort_by"),
         ("from_timestamp=x", "query.from_timestamp"),
     ] {
-        api.get(&format!("{path}?{query}")).await.refuses_field(400, field);
+        api.get(&format!("{path}?{query}")).await.expect_field_error(400, field);
     }
-    assert_eq!(api.get(path).key(JOHN).await.message(403), FORBIDDEN);
+    assert_eq!(api.get(path).key(JOHN).await.error_message(403), FORBIDDEN);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts(api: Api, sto
         api.put("/policies/acme").payload(&payload).file("policy_file", "p", &text).await.ok();
         let repo = json!({"name": format!("a/{n}"), "url": format!("https://e/{n}")});
         let trail = json!({"name": "t", "description": n.to_string(), "repo_info": repo});
-        let written = api.begin("shop", &trail).await;
+        let written = api.put_trail("shop", &trail).await;
         assert!(written.status.is_success(), "{:?}", written.body);
     }
     for entry in store.ledger_entries(acme, 0, 1000).await.unwrap() {
@@ -134,7 +134,7 @@ async fn a_policy_that_cannot_be_read_or_kept_is_refused(api: Api) {
     for text in ["", "[", "a: b\n", "_schema: https://x.org/v2\n"] {
         let reply = api.put_policy("p", text).await;
         assert!(String::from_utf8_lossy(&reply.body).contains("policy_file"), "{text}: {reply:?}");
-        reply.fails(400, "Input payload validation failed");
+        reply.expect_message(400, "Input payload validation failed");
     }
     let table = [
         (json!({}), "name", "Field required [input: None]"),
@@ -226,7 +226,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
             api.report_running(name, &[('1', &[1])]).await.created();
         }
         armed.store(true, Ordering::SeqCst);
-        let put = api.put_policy("p", PROVENANCE);
+        let put = api.put_policy("p", PROVENANCE).into_future();
         timeout(Duration::from_secs(1), put).await.map(|_| "it answered").unwrap_err();
         let evidence = Evidence::new(Arc::clone(&stored.store), Settings::default());
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
@@ -274,7 +274,7 @@ async fn a_client_that_hangs_up_cuts_no_write_in_half(_: Api, store: Arc<dyn Sto
     }
     armed.store(true, Ordering::SeqCst);
     tokio::select! {
-        reply = api.put_policy("p", PROVENANCE) => panic!("{reply:?}"),
+        reply = api.put_policy("p", PROVENANCE).into_future() => panic!("{reply:?}"),
         () = reached.notified() => {}
     }
     goes_on.add_permits(2);

@@ -33,12 +33,16 @@ impl Api {
 
     /// Reports artifact 1 to a trail of a flow.
     async fn given_built(&self, flow: &str, trail: &str) {
-        self.report(flow, fingerprint('1')).in_trail(trail).with(json!({"filename": "api"})).await.created();
+        self.post_artifact(flow, fingerprint('1'))
+            .in_trail(trail)
+            .with(json!({"filename": "api"}))
+            .await
+            .created();
     }
 
     async fn attest_at(&self, at: &str, kind: &str, data: Value) {
         let path = format!("/attestations/acme/{at}/{kind}");
-        self.post(&path).data(&data).await.created();
+        self.post(&path).data_json(&data).await.created();
     }
 
     async fn decide(&self, at: &str, name: &str, control: &str, is_compliant: bool) {
@@ -194,7 +198,7 @@ async fn an_exception_waives_a_rule_for_an_artifact_or_for_a_flow(api: Api) {
 async fn a_rule_may_ask_for_a_custom_type_and_for_presence_alone(api: Api) {
     for name in ["review", "audit"] {
         let data = json!({"name": name}).to_string();
-        api.post("/custom-attestation-types/acme").data(&data).await.created();
+        api.post("/custom-attestation-types/acme").data_json(&data).await.created();
     }
     let rules = "[{type: 'custom:review'}, {name: scan, type: '*', must_be_compliant: false}]";
     api.given_policy(&format!("attestations: {rules}")).await;
@@ -477,7 +481,7 @@ fn what_changes_while_a_report_is_evaluated_leaves_a_verdict_that_follows_from_t
             let evidence = Evidence::new(Arc::new(interposed), Settings::default());
             let api = Api::new(evidence, Mount::Tower, "interposed").await;
             let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: test, type: generic}\n";
-            api.flow("web", template).await;
+            api.given_flow("web", template).await;
             let rule = "{name: scan, type: generic, if: \"${{ flow.tags.kind != 'draft' }}\"}";
             api.given_policy(&format!("{{trail-compliance: {{required: true}}, attestations: [{rule}]}}"))
                 .await;
@@ -538,7 +542,7 @@ fn an_environment_is_evaluated_while_its_artifacts_are_reported_again_and_again(
         let interposed = InterceptingStore::new(Arc::clone(&store), before);
         let evidence = Evidence::new(Arc::new(interposed), Settings::default());
         let api = Api::new(evidence, Mount::Tower, "interposed").await;
-        api.flow("web", "version: 1").await;
+        api.given_flow("web", "version: 1").await;
         api.given_policy("{trail-compliance: {required: true}}").await;
         armed.store(true, Ordering::SeqCst);
         // It was neither reported nor allowed when the first evaluation began.

@@ -46,7 +46,7 @@ async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
 
 async fn given_an_open_flow(api: &Api) {
     api.put_flow("open").with(json!({"visibility": "public"})).await.created();
-    api.report("open", fingerprint('a'))
+    api.post_artifact("open", fingerprint('a'))
         .with(json!({
             "trail_name": "t", "template_reference_name": "cli", "git_commit": COMMIT,
             "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000},
@@ -57,8 +57,8 @@ async fn given_an_open_flow(api: &Api) {
         json!({"attestation_name": "bar", "is_compliant": true}),
         json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint('a')}),
     ] {
-        api.attest_in("open", "t", "generic")
-            .data(&about)
+        api.post_attestation("open", "t", "generic")
+            .data_json(&about)
             .file("attachment_file", "a.txt", "hello")
             .await
             .created();
@@ -147,7 +147,7 @@ async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived(api: Api) {
     expect_hidden().await;
     let put = async |key: &str, document: Value| {
         let document = document.to_string();
-        api.put("/flows/acme/template_file").key(key).data(&document).await
+        api.put("/flows/acme/template_file").key(key).data_json(&document).await
     };
     let visibility = async || api.get(&after["get_flow"]).await.ok()["visibility"].clone();
     for wanted in ["private", "public", "public"] {
@@ -164,10 +164,10 @@ async fn a_stranger_sees_nothing_of_a_public_flow_that_is_archived(api: Api) {
         json!({"name": name, "description": "other", "visibility": "private"}),
         json!({"name": name, "description": ""}),
     ] {
-        assert_eq!(put(JANE, document).await.message(404), "Flow not found");
+        assert_eq!(put(JANE, document).await.error_message(404), "Flow not found");
     }
     let with_template = api.put_flow(name).with(json!({"visibility": "private"})).template("version: 1");
-    assert_eq!(with_template.await.message(404), "Flow not found");
+    assert_eq!(with_template.await.error_message(404), "Flow not found");
     assert_eq!(visibility().await, json!("public"));
 }
 
@@ -187,7 +187,7 @@ async fn a_stranger_is_not_shown_a_private_flow_that_takes_the_name_of_a_public_
                     let renaming = json!({"new_name": "former"});
                     changing.put("/flows/acme/open/rename").json(renaming).await.ok();
                     let private = json!({"name": "open", "description": "secret", "visibility": "private"});
-                    changing.put("/flows/acme/template_file").data(private).await.created();
+                    changing.put("/flows/acme/template_file").data_json(private).await.created();
                 }
             }
             .boxed()

@@ -16,8 +16,8 @@ const RACERS: usize = 64;
 const ONLOOKERS: usize = 4;
 
 /// Sends the same request from many tasks at once, and answers how many were given each status.
-async fn race(ask: impl Fn(usize) -> Ask) -> BTreeMap<u16, usize> {
-    let racers = (0..RACERS).map(|racer| tokio::spawn(ask(racer).into_future()));
+async fn race(request: impl Fn(usize) -> RequestBuilder) -> BTreeMap<u16, usize> {
+    let racers = (0..RACERS).map(|racer| tokio::spawn(request(racer).into_future()));
     let mut statuses = BTreeMap::new();
     for reply in join_all(racers).await {
         *statuses.entry(reply.unwrap().status.as_u16()).or_default() += 1;
@@ -40,7 +40,7 @@ async fn expect_one(api: &Api, list: &str) {
     assert_eq!(items.as_array().map(Vec::len), Some(1), "{list}");
 }
 
-fn put_flow(api: &Api, name: &str) -> Ask {
+fn put_flow(api: &Api, name: &str) -> RequestBuilder {
     api.put_flow(name)
 }
 
@@ -51,12 +51,12 @@ async fn one_flow(api: Api) {
     expect_one(&api, "/flows/acme").await;
 }
 
-fn rename(api: &Api, flow: &str, new_name: &str) -> Ask {
+fn rename(api: &Api, flow: &str, new_name: &str) -> RequestBuilder {
     api.put(&format!("/flows/acme/{flow}/rename")).json(json!({"new_name": new_name}))
 }
 
-fn attest(api: &Api, flow: &str, name: &str) -> Ask {
-    api.generic(flow, name, true)
+fn attest(api: &Api, flow: &str, name: &str) -> RequestBuilder {
+    api.post_generic_attestation(flow, name, true)
 }
 
 /// How many attestations of different names each flow has in its trail `t`.
@@ -123,7 +123,8 @@ async fn every_report_reaches_the_flow_that_is_archived_or_the_next_of_its_name(
 #[apply(on_every_store)]
 async fn one_trail(api: Api) {
     put_flow(&api, "web").await.created();
-    let statuses = race(|_| api.put("/trails/acme/web").data(json!({"name": "t", "description": ""}))).await;
+    let statuses =
+        race(|_| api.put("/trails/acme/web").data_json(json!({"name": "t", "description": ""}))).await;
     assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
     expect_one(&api, "/trails/acme?flow=web").await;
 }
@@ -211,7 +212,7 @@ async fn one_control_of_a_version_for_each_change(api: Api) {
 #[apply(on_every_store)]
 async fn one_attestation_type_of_one_version(api: Api) {
     let path = "/custom-attestation-types/acme";
-    let statuses = race(|_| api.post(path).data(json!({"name": "review"}))).await;
+    let statuses = race(|_| api.post(path).data_json(json!({"name": "review"}))).await;
     assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
     let found = seen(&api, "/custom-attestation-types/acme/review").await;
     assert_eq!(found["versions"].as_array().map(Vec::len), Some(1), "{found}");
@@ -246,14 +247,14 @@ async fn one_snapshot_of_equal_reports(api: Api) {
 }
 
 /// Sets a tag of each racer's own on what has this kind and name.
-fn tag(api: &Api, resource: &str, racer: usize) -> Ask {
+fn tag(api: &Api, resource: &str, racer: usize) -> RequestBuilder {
     let patch = json!({"set_tags": {format!("key{racer}"): format!("value{racer}")}});
     api.patch(&format!("/tags/acme/{resource}")).json(patch)
 }
 
-fn report_from_repo(api: &Api, racer: usize) -> Ask {
+fn report_from_repo(api: &Api, racer: usize) -> RequestBuilder {
     let url = "https://git.example.com/acme/shop";
-    api.report("web", format!("{racer:064x}")).with(json!({
+    api.post_artifact("web", format!("{racer:064x}")).with(json!({
         "git_commit": "c".repeat(40),
         "repo_info": {"name": "acme/shop", "url": url, "description": format!("as {racer} tells it")},
     }))
@@ -301,9 +302,9 @@ async fn every_tag_of_a_repo_that_is_reported_meanwhile(api: Api) {
     assert_ne!(repos["repos"][0]["description"], "as 0 tells it");
 }
 
-fn post_type(api: &Api, description: &str) -> Ask {
+fn post_type(api: &Api, description: &str) -> RequestBuilder {
     let document = json!({"name": "review", "description": description, "evaluator": {"rules": [".ok"]}});
-    api.post("/custom-attestation-types/acme").data(&document)
+    api.post("/custom-attestation-types/acme").data_json(&document)
 }
 
 #[apply(on_every_store)]
@@ -320,7 +321,7 @@ async fn every_attestation_of_a_type_that_is_archived_is_recorded_before_or_refu
     let attest = || {
         let document =
             json!({"attestation_name": "r", "type_name": "review", "attestation_data": {"ok": true}});
-        api.attest_in("web", "t", "custom").data(&document)
+        api.post_attestation("web", "t", "custom").data_json(&document)
     };
     attest().await.created();
     let archive = || api.put("/custom-attestation-types/acme/review/archive");
@@ -342,7 +343,7 @@ async fn every_decision_has_the_version_of_its_control_that_it_was_recorded_afte
             "attestation_name": format!("d{racer}"), "type_name": "decision", "control": "SDLC-4",
             "attestation_data": {"is_compliant": true},
         });
-        api.attest_in("web", "t", "system").data(&document)
+        api.post_attestation("web", "t", "system").data_json(&document)
     };
     let statuses = race(|racer| if racer % 8 == 4 { change(racer) } else { decide(racer) }).await;
     let changes = RACERS / 8;

@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 use crate::support::Api;
 
 /// The GET requests of a case: paths and headers.
-pub(crate) type Asked = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
+pub(crate) type SentGets = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
 
 /// Tables that `rebuild` does not make: the ledger, attachments, leases, cursors, migrations; and `api_key`, whose hashes are
 /// kept.
@@ -80,10 +80,10 @@ impl Tables {
 }
 
 async fn answers(api: &Api) -> Vec<(String, StatusCode, Bytes)> {
-    let asked: Vec<_> = api.asked().lock().unwrap().values().cloned().collect();
+    let sent: Vec<_> = api.sent_gets().lock().unwrap().values().cloned().collect();
     let mut answers = Vec::new();
-    for (path, headers) in asked {
-        let reply = api.again(&path, headers).await;
+    for (path, headers) in sent {
+        let reply = api.get_raw(&path, headers).await;
         answers.push((path, reply.status, reply.body));
     }
     answers

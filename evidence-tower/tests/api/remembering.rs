@@ -83,7 +83,7 @@ async fn a_report_asks_about_what_changed_alone() {
     expect(&RUNNING, 201, [1, 1]).await;
     expect(&RUNNING, 200, [0, 0]).await;
     // Of others' policies, flows and reports.
-    api.flow("jobs", "version: 1\n").await;
+    api.given_flow("jobs", "version: 1\n").await;
     api.given_environments("docker", &["test"]).await;
     api.report_running("test", &RUNNING).await.created();
     expect(&RUNNING, 200, [0, 0]).await;
@@ -220,7 +220,7 @@ async fn no_cached_answer_outlives_a_write() {
         let document =
             json!({"attestation_name": name, "is_compliant": false, "artifact_fingerprint": artifact})
                 .to_string();
-        api.attest_in("shop", "t0", "generic").data(&document)
+        api.post_attestation("shop", "t0", "generic").data_json(&document)
     };
     let artifact = json!({
         "trail_name": "t0", "fingerprint": fingerprint('e'), "filename": "e", "git_commit": "a".repeat(40),
@@ -287,7 +287,7 @@ async fn a_list_holds_a_part_of_its_cached_trails_at_a_time() {
     for number in 0..20 {
         let trail = format!("large-{number}");
         let data = json!({"name": trail, "user_data": {"notes": notes}});
-        api.put("/trails/acme/web").data(&data).await.created();
+        api.put("/trails/acme/web").data_json(&data).await.created();
         api.given_artifact('6', &trail).await;
     }
     take_counts(&answered, ["trail_contents", "runs"]);
@@ -475,7 +475,7 @@ async fn nobody_waits_for_a_list_that_was_too_long_to_be_cached() {
     let notes = "a".repeat(250 << 10);
     for name in ["a", "b", "c"] {
         let data = json!({"name": name, "user_data": {"notes": notes}}).to_string();
-        api.put("/trails/acme/web").data(&data).await.created();
+        api.put("/trails/acme/web").data_json(&data).await.created();
     }
     lists.hold();
     // It takes 50 ms to find out.

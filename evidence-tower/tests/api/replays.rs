@@ -58,7 +58,7 @@ impl Api {
 
     async fn attests(&self, path: &str, kind: &str, data: serde_json::Value) {
         let path = format!("/attestations/acme/{path}/{kind}");
-        self.post(&path).data(&data).await.created();
+        self.post(&path).data_json(&data).await.created();
     }
 
     /// Changes something that verdicts rest on.
@@ -104,11 +104,16 @@ impl Api {
                     format!("version: 1\ntrail:\n  attestations:\n    - {{name: {asked}, type: generic}}\n");
                 let begin = self.put(&format!("/trails/acme/{flow}"));
                 assert!(
-                    begin.data(json!({"name": trail})).template(template.as_str()).await.status.is_success()
+                    begin
+                        .data_json(json!({"name": trail}))
+                        .template(template.as_str())
+                        .await
+                        .status
+                        .is_success()
                 );
             }
             9 if numbers.below(2) == 0 => {
-                self.report(flow, artifact).await.created();
+                self.post_artifact(flow, artifact).await.created();
             }
             9 => {
                 let former = json!({"new_name": format!("{flow}-before")});
@@ -144,7 +149,7 @@ type Verdicts = BTreeMap<(u64, String), Option<bool>>;
 async fn history(api: &Api, store: &dyn Store, trails: &[&str], count: usize) -> Verdicts {
     let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: scan, type: generic}\n";
     for flow in FLOWS {
-        api.flow(flow, template).await;
+        api.given_flow(flow, template).await;
     }
     api.post_control("C-1").await.created();
     api.given_environments("docker", &["prod"]).await;

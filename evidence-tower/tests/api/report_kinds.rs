@@ -130,11 +130,11 @@ async fn an_element_that_has_no_digest_is_skipped_and_counted(api: Api) {
 
         // They may all be there because the reporter sees no digest at all.
         for artifacts in [json!([evicted]), json!([null]), json!([no_map, evicted])] {
-            assert_eq!(report(artifacts).await.message(400), "Invalid report data", "{kind}");
+            assert_eq!(report(artifacts).await.error_message(400), "Invalid report data", "{kind}");
         }
         // It runs, and nobody knows what it is.
         let unknown = with_digests(json!({"registry.example.com/shop:1": "0123"}));
-        assert_eq!(report(json!([entry, unknown])).await.message(400), "Invalid report data", "{kind}");
+        assert_eq!(report(json!([entry, unknown])).await.error_message(400), "Invalid report data", "{kind}");
         api.expect_snapshots(kind, 1).await;
         api.put_policy(kind, PROVENANCE).await.created();
         api.attach(kind, kind).await;

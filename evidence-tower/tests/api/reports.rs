@@ -105,8 +105,8 @@ async fn an_invalid_docker_report_is_refused_by_field(api: Api) {
         report().json(&body).await.expect_exactly(400, refused);
     }
     let no_json = report().bytes("application/json", "{").await;
-    no_json.fails(400, "Invalid report data");
-    report().await.fails(400, "Invalid report data");
+    no_json.expect_message(400, "Invalid report data");
+    report().await.expect_message(400, "Invalid report data");
     api.expect_snapshots("prod", 0).await;
 }
 
@@ -198,8 +198,8 @@ async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report(api: 
     api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
     api.get("/environments/acme/prod").await.expect(200, json!({"state": null}));
     api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
-    let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
-    ask.await.expect_exactly(200, json!("OK"));
+    let request = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
+    request.await.expect_exactly(200, json!("OK"));
     // No artifact runs that must not.
     api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
     api.expect_snapshots("prod", 2).await;
@@ -209,8 +209,8 @@ async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report(api: 
 async fn the_same_policy_sent_again_evaluates_nothing_twice(api: Api) {
     api.given_environments("docker", &["prod"]).await;
     api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
-    let ask = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
-    ask.await.expect_exactly(200, json!("OK"));
+    let request = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
+    request.await.expect_exactly(200, json!("OK"));
     api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
     api.put_policy("p", COMPLIANCE).await.expect(200, json!({"name": "p"}));
     api.expect_snapshots("prod", 2).await;

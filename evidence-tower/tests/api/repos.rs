@@ -23,7 +23,7 @@ fn with_repos(case: impl AsyncFn(Api)) {
             json!({"name": "tool", "url": "/srv/git/tool"}),
         ];
         for repo in &reported {
-            api.report_from(repo).await;
+            api.given_artifact_from_repo(repo).await;
         }
         tag(&api, "acme/web", json!({"team": "web", "tier": "1"})).await;
         tag(&api, "acme/platform/Shop", json!({"team": "shop"})).await;
@@ -130,7 +130,7 @@ async fn page_and_per_page_have_their_borders(api: Api) {
     ];
     for (name, value, text) in refused {
         let reply = api.get(&format!("{LIST}?{name}={value}")).await;
-        reply.refused(400, INVALID, &[(&format!("query.{name}"), &format!("{text} [input: {value}]"))]);
+        reply.expect_errors(400, INVALID, &[(&format!("query.{name}"), &format!("{text} [input: {value}]"))]);
     }
     for query in
         ["page=1", "page=9223372036854775807", "per_page=1", "per_page=50", "page=0&page=1", "other=x"]
@@ -198,7 +198,7 @@ fn every_provider_is_known_and_no_other() {
             "subversion",
         ];
         for provider in providers {
-            api.report_from(
+            api.given_artifact_from_repo(
                 &json!({"name": provider, "url": "https://x.org", "id": "1", "provider": provider}),
             )
             .await;
@@ -212,10 +212,10 @@ fn every_provider_is_known_and_no_other() {
             ("sort_direction", "ASC"),
         ] {
             let reply = api.get(&format!("{LIST}?{name}={value}")).await;
-            reply.refuses_field(400, &format!("query.{name}"));
+            reply.expect_field_error(400, &format!("query.{name}"));
         }
         let direction = api.get(&format!("{LIST}?sort_direction=up")).await;
-        direction.refused(
+        direction.expect_errors(
             400,
             INVALID,
             &[("query.sort_direction", "Input should be 'asc' or 'desc' [input: up]")],
@@ -228,7 +228,7 @@ async fn name_and_search_exclude_each_other(api: Api) {
     let text = "'name' and 'search' are mutually exclusive";
     for query in ["name=a&search=b", "name=&search=", "name=a&search=b&repo_id=2"] {
         let reply = api.get(&format!("{LIST}?{query}")).await;
-        reply.refused(400, text, &[("query.name", text), ("query.search", text)]);
+        reply.expect_errors(400, text, &[("query.name", text), ("query.search", text)]);
     }
 }
 
@@ -236,10 +236,10 @@ async fn name_and_search_exclude_each_other(api: Api) {
 fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
     on_every_store(async |api| {
         let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
-        api.report_from(&repo("acme/old", "https://github.com/acme/old")).await;
+        api.given_artifact_from_repo(&repo("acme/old", "https://github.com/acme/old")).await;
         let before = api.get(LIST).await.ok();
         tag(&api, "acme/old", json!({"kept": "yes"})).await;
-        api.report_from(&repo("corp/new", "https://git.corp.com/new")).await;
+        api.given_artifact_from_repo(&repo("corp/new", "https://git.corp.com/new")).await;
         let after = api.get(LIST).await.ok();
         let expected = json!({
             "id": before["repos"][0]["id"], "name": "corp/new", "short_name": "new", "vcs_instance": "git.corp.com",
@@ -247,7 +247,7 @@ fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
         });
         api.get(LIST).await.expect(200, json!({"total_count": 1, "repos": [expected]}));
         assert_eq!(names(&api, "name=acme/old").await, Vec::<String>::new());
-        api.report_from(&repo("corp/new", "https://git.corp.com/new")).await;
+        api.given_artifact_from_repo(&repo("corp/new", "https://git.corp.com/new")).await;
         assert_eq!(api.get(LIST).await.ok(), after);
     });
 }
@@ -258,20 +258,20 @@ async fn a_report_that_tells_less_leaves_what_was_told(api: Api) {
         "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
         "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
     });
-    api.report_from(&report).await;
+    api.given_artifact_from_repo(&report).await;
     let listed = api.get(LIST).await.ok();
     let repo = |name: &str| json!({"name": name, "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
-    api.report_from(&repo("acme/shop")).await;
+    api.given_artifact_from_repo(&repo("acme/shop")).await;
     assert_eq!(api.get(LIST).await.ok(), listed);
 
     let mut newer = repo("acme/shop");
     newer["description"] = json!("");
     newer["additional_info"] = json!({});
-    api.report_from(&newer).await;
+    api.given_artifact_from_repo(&newer).await;
     let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["group", "acme"]});
     api.get(LIST).await.expect(200, json!({"repos": [expected]}));
     // A path goes with the name that it was reported with.
-    api.report_from(&repo("corp/shop")).await;
+    api.given_artifact_from_repo(&repo("corp/shop")).await;
     let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["corp"]});
     api.get(LIST).await.expect(200, json!({"repos": [expected]}));
 }
@@ -283,7 +283,7 @@ async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it(api: Api, s
     let mut full = repo.clone();
     full["description"] = json!("about");
     for report in [&full, &repo, &full] {
-        api.report_from(report).await;
+        api.given_artifact_from_repo(report).await;
     }
     let entries = store.ledger_entries(acme(&*store).await, 0, 1_000).await.unwrap();
     let reported = entries.iter().filter(|entry| entry.kind == "repo_reported");
@@ -294,7 +294,7 @@ async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it(api: Api, s
 async fn equal_names_are_by_age_in_both_directions(api: Api) {
     for provider in ["gitlab", "github", "bitbucket"] {
         let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
-        api.report_from(&repo).await;
+        api.given_artifact_from_repo(&repo).await;
     }
     for direction in ["asc", "desc"] {
         let list = api.get(&format!("{LIST}?sort_direction={direction}")).await;
@@ -306,12 +306,12 @@ async fn equal_names_are_by_age_in_both_directions(api: Api) {
 #[apply(on_every_store)]
 async fn a_name_that_the_paths_of_the_api_would_hide_is_refused(api: Api) {
     for name in ["tags", "filter-options", "live-artifacts/shop"] {
-        api.report("shop", "a".repeat(64))
+        api.post_artifact("shop", "a".repeat(64))
             .with(json!({
                 "git_commit": "b".repeat(40), "repo_info": {"name": name, "url": "https://x.org"},
             }))
             .await
-            .refuses_field(400, "repo_info.name");
+            .expect_field_error(400, "repo_info.name");
     }
     assert_eq!(names(&api, "").await, Vec::<String>::new());
 }
@@ -323,13 +323,13 @@ async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_mem
         api.get(LIST).header(AUTHORIZATION, basic).await.expect(200, json!({"total_count": 4}));
     }
     for basic in ["Basic eDpqYW5lLWtleQ==", "Basic !", "Basic "] {
-        assert_eq!(api.get(LIST).header(AUTHORIZATION, basic).await.message(401), "Unauthorized");
+        assert_eq!(api.get(LIST).header(AUTHORIZATION, basic).await.error_message(401), "Unauthorized");
     }
     api.get(LIST).key("reader-key").await.expect(200, json!({"total_count": 4}));
-    assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
-    assert_eq!(api.get("/repos/nowhere").await.message(404), "Organization not found");
-    assert_eq!(api.get("/repos/nowhere?page=0").await.message(404), "Organization not found");
-    assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
+    assert_eq!(api.get(LIST).anonymous().await.error_message(401), "Unauthorized");
+    assert_eq!(api.get("/repos/nowhere").await.error_message(404), "Organization not found");
+    assert_eq!(api.get("/repos/nowhere?page=0").await.error_message(404), "Organization not found");
+    assert_eq!(api.get(LIST).key(JOHN).await.error_message(403), FORBIDDEN);
     api.get("/repos/foobar").key(JOHN).await.expect(200, json!({"total_count": 0}));
 }
 
@@ -337,11 +337,14 @@ async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_mem
 fn what_two_reports_tell_does_not_make_one_repo_another() {
     on_every_store(async |api| {
         let url = "https://github.com/acme/shop";
-        api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
-        api.report_from(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;
+        api.given_artifact_from_repo(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
+        api.given_artifact_from_repo(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;
         let known = json!({"repos": [{"url": url, "provider": null, "repo_id": "7"}], "total_count": 1});
         api.get(LIST).await.expect(200, known);
-        api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7", "provider": "github"})).await;
+        api.given_artifact_from_repo(
+            &json!({"name": "acme/shop", "url": url, "id": "7", "provider": "github"}),
+        )
+        .await;
         api.get(&format!("{LIST}?repo_id=7&provider=github")).await.expect(200, json!({"total_count": 1}));
     });
 }
@@ -358,21 +361,21 @@ async fn a_repo_is_got_by_its_name_with_slashes_as_they_are_or_encoded(api: Api)
     for name in ["none", "acme", "acme/platform", "acme/web/", "ACME/web", "acme/platform/Shop/x/y"] {
         let reply = api.get(&format!("{LIST}/{name}")).await;
         let text = format!("no repo named '{name}' in organization 'acme'");
-        reply.refused(404, "Repo not found", &[("repo_name", &text)]);
+        reply.expect_errors(404, "Repo not found", &[("repo_name", &text)]);
     }
-    api.get(&format!("{LIST}/{}", "x".repeat(256))).await.refuses_field(400, "repo_name");
-    api.get(&format!("{LIST}/tool?provider=GitHub")).await.refuses_field(400, "query.provider");
-    assert_eq!(api.post(&format!("{LIST}/acme/web")).await.message(405), "Method not allowed");
-    assert_eq!(api.get("/repos/jane/acme/web").await.message(404), "Repo not found");
-    assert_eq!(api.get("/repos/nowhere/acme/web").await.message(404), "Organization not found");
-    assert_eq!(api.get(&format!("{LIST}/acme/web")).key(JOHN).await.message(403), FORBIDDEN);
+    api.get(&format!("{LIST}/{}", "x".repeat(256))).await.expect_field_error(400, "repo_name");
+    api.get(&format!("{LIST}/tool?provider=GitHub")).await.expect_field_error(400, "query.provider");
+    assert_eq!(api.post(&format!("{LIST}/acme/web")).await.error_message(405), "Method not allowed");
+    assert_eq!(api.get("/repos/jane/acme/web").await.error_message(404), "Repo not found");
+    assert_eq!(api.get("/repos/nowhere/acme/web").await.error_message(404), "Organization not found");
+    assert_eq!(api.get(&format!("{LIST}/acme/web")).key(JOHN).await.error_message(403), FORBIDDEN);
 }
 
 /// Repos of one name: their ids by the order in which they were reported.
 async fn of_one_name(api: &Api) -> Vec<String> {
     for (id, provider) in [("1", "gitlab"), ("2", "github"), ("3", "github")] {
         let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": id, "provider": provider});
-        api.report_from(&repo).await;
+        api.given_artifact_from_repo(&repo).await;
     }
     let list = api.get(LIST).await.ok();
     list["repos"].as_array().unwrap().iter().map(|repo| repo["id"].as_str().unwrap().to_owned()).collect()
@@ -386,7 +389,7 @@ fn a_name_of_several_repos_needs_a_provider_or_an_id() {
             "Multiple repos named 'acme/shop' exist (github, gitlab). Specify the 'provider' or the 'id'.";
         let text = format!("one of: {} (gitlab), {} (github), {} (github)", ids[0], ids[1], ids[2]);
         let path = format!("{LIST}/acme/shop");
-        api.get(&path).await.refused(400, message, &[("query.id", &text)]);
+        api.get(&path).await.expect_errors(400, message, &[("query.id", &text)]);
         let table = [
             ("provider=gitlab".to_owned(), "1"),
             ("provider=github".to_owned(), "3"),
@@ -397,13 +400,13 @@ fn a_name_of_several_repos_needs_a_provider_or_an_id() {
             let found = api.get(&format!("{path}?{query}")).await;
             found.expect(200, json!({"repo_id": external}));
         }
-        assert_eq!(api.get(&format!("{path}?provider=git")).await.message(404), "Repo not found");
+        assert_eq!(api.get(&format!("{path}?provider=git")).await.error_message(404), "Repo not found");
         // An id decides alone, whatever the path says.
         api.get(&format!("{LIST}/ignored?id={}", ids[2])).await.expect(200, json!({"repo_id": "3"}));
         for id in ["none", "", "00000000-0000-0000-0000-00000000"] {
             let reply = api.get(&format!("{path}?id={id}")).await;
             let text = format!("no repo named '{id}' in organization 'acme'");
-            reply.refused(404, "Repo not found", &[("query.id", &text)]);
+            reply.expect_errors(404, "Repo not found", &[("query.id", &text)]);
         }
     });
 }
@@ -411,10 +414,10 @@ fn a_name_of_several_repos_needs_a_provider_or_an_id() {
 #[apply(on_every_store)]
 async fn repos_without_a_provider_are_told_apart_by_id_alone(api: Api) {
     for place in ["a", "b"] {
-        api.report_from(&json!({"name": "shop", "url": format!("https://x.org/{place}")})).await;
+        api.given_artifact_from_repo(&json!({"name": "shop", "url": format!("https://x.org/{place}")})).await;
     }
     let message = "Multiple repos named 'shop' exist (no provider). Specify the 'provider' or the 'id'.";
-    assert_eq!(api.get(&format!("{LIST}/shop")).await.message(400), message);
+    assert_eq!(api.get(&format!("{LIST}/shop")).await.error_message(400), message);
 }
 
 #[apply(with_repos)]
@@ -449,7 +452,7 @@ async fn filters_offer_what_the_other_filters_leave(api: Api) {
     for (query, expected) in table {
         api.get(&format!("{path}?{query}")).await.expect(200, expected);
     }
-    api.get(&format!("{path}?provider=x")).await.refuses_field(400, "query.provider");
+    api.get(&format!("{path}?provider=x")).await.expect_field_error(400, "query.provider");
     let none = json!({"providers": [], "vcs_instances": [], "namespace_values": []});
     api.get("/repos/jane/filter-options").await.expect_exactly(200, none);
 }
@@ -468,11 +471,11 @@ async fn the_tags_of_repos_are_listed_once(api: Api) {
 fn with_live_artifacts(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
         api.given_environments("docker", &["strict", "loose", "old"]).await;
-        api.flow("shop", TEMPLATE).await;
+        api.given_flow("shop", TEMPLATE).await;
         api.put_policy("complete", COMPLIANCE).await.created();
         api.attach("strict", "complete").await;
         for (digit, repo) in [('a', WEB), ('b', WEB), ('c', TOOL)] {
-            api.report("shop", fingerprint(digit))
+            api.post_artifact("shop", fingerprint(digit))
                 .with(json!({
                     "build_url": "",
                     "git_commit": "b".repeat(40),
@@ -544,7 +547,7 @@ fn what_stopped_or_runs_elsewhere_is_not_live() {
         api.get(&path).await.expect(200, nothing);
         // The first report and every later one set its repo.
         api.report_running("loose", &[('c', &[1])]).await.created();
-        api.report("shop", fingerprint('c'))
+        api.post_artifact("shop", fingerprint('c'))
             .with(json!({"repo_info": {"name": WEB, "url": format!("https://x.org/{WEB}")}}))
             .await
             .created();
@@ -571,9 +574,9 @@ fn live_artifacts_are_of_the_newest_repo_of_a_name() {
             api.get(&format!("{path}{query}")).await.expect(200, repo);
         }
         for query in ["?provider=git", "?id=none"] {
-            assert_eq!(api.get(&format!("{path}{query}")).await.message(404), "Repo not found");
+            assert_eq!(api.get(&format!("{path}{query}")).await.error_message(404), "Repo not found");
         }
         // It is a repo of this name without anything behind it.
-        assert_eq!(api.get(&format!("{LIST}/live-artifacts")).await.message(404), "Repo not found");
+        assert_eq!(api.get(&format!("{LIST}/live-artifacts")).await.error_message(404), "Repo not found");
     });
 }

@@ -145,21 +145,21 @@ async fn query_parameters_that_an_operation_does_not_have_are_named_in_a_header(
 #[tokio::test]
 async fn health_is_told_beside_the_api_and_not_below_a_mount() {
     let api = EvidenceApi::new(in_memory().await);
-    let ask = async |api: EvidenceApi<_>, method: Method, path: &str| {
+    let request = async |api: EvidenceApi<_>, method: Method, path: &str| {
         let request = Request::builder().method(method).uri(path).body(Empty::<bytes::Bytes>::new()).unwrap();
         let Ok(response) = api.oneshot(request).await;
         let (head, body) = response.into_parts();
         (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes())
     };
     for path in ["/ready", "/live"] {
-        let (status, headers, body) = ask(api.clone(), Method::GET, path).await;
+        let (status, headers, body) = request(api.clone(), Method::GET, path).await;
         assert_eq!((status, &body[..]), (200, &b"OK"[..]), "{path}");
         assert_eq!(
             (&headers[CONTENT_TYPE], &headers[CONTENT_LENGTH]),
             (&"text/plain; charset=utf-8".parse().unwrap(), &"2".parse().unwrap())
         );
-        assert_eq!(ask(api.clone(), Method::PUT, path).await.0, 405, "{path}");
-        assert_eq!(ask(api.clone().relative(), Method::GET, path).await.0, 404, "{path}");
+        assert_eq!(request(api.clone(), Method::PUT, path).await.0, 405, "{path}");
+        assert_eq!(request(api.clone().relative(), Method::GET, path).await.0, 404, "{path}");
     }
 }
 

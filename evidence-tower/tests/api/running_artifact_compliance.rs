@@ -16,12 +16,15 @@ fn artifact(digit: char, more: Value) -> Value {
 
 impl Api {
     async fn report_to_web(&self, digit: char, more: Value) {
-        let ask = self.post("/artifacts/acme/web").json(artifact(digit, more));
-        ask.await.expect(201, json!({"message": "OK"}));
+        let request = self.post("/artifacts/acme/web").json(artifact(digit, more));
+        request.await.expect(201, json!({"message": "OK"}));
     }
 
     async fn attest_in_web(&self, trail: &str, data: Value) {
-        self.attest_in("web", trail, "generic").data(&data).await.expect_exactly(201, json!("OK"));
+        self.post_attestation("web", trail, "generic")
+            .data_json(&data)
+            .await
+            .expect_exactly(201, json!("OK"));
     }
 
     /// An environment `prod` where every artifact needs provenance and compliance in its trail, and the flow `web`.
@@ -249,7 +252,7 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_every_nam
     api.expect_at_gate(false).await;
     api.given_test('1', "t4", true).await;
     api.expect_at_gate(true).await;
-    // So it is of reports to no trail, which need what every name asks.
+    // So it is of reports to no trail, which need what every name requires.
     for (digit, names, compliant) in [
         ('2', &["api", "other", ""][..], false),
         ('3', &["api", "other"], false),
@@ -404,7 +407,7 @@ async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_tem
     }
     for (digit, trail) in [('1', "t1"), ('2', "t2")] {
         let attest = async |kind: &str, data: Value| {
-            api.attest_in("plain", trail, kind).data(&data).await.created();
+            api.post_attestation("plain", trail, kind).data_json(&data).await.created();
         };
         let failed = json!({
             "attestation_name": "unit", "target_artifacts": ["app"], "git_commit_info": {"sha1": commit},
@@ -424,8 +427,8 @@ async fn what_failed_by_a_name_counts_and_is_listed_and_overridden_without_a_tem
             "attestation_name": "unit", "artifact_fingerprint": fingerprint(digit), "reason": "seen",
             "new_compliance_status": true, "original_attestation_type": "generic",
         });
-        let ask = api.post(&format!("/attestations/acme/plain/trail/{trail}/override")).json(overriding);
-        ask.await.created();
+        let request = api.post(&format!("/attestations/acme/plain/trail/{trail}/override")).json(overriding);
+        request.await.created();
         let after = api.get(&list).await.ok();
         let original = &after[0]["original_attestation_id"];
         assert!(original.is_string() && *original == listed[0]["attestation_id"], "{after}");

@@ -72,10 +72,10 @@ async fn the_fields_of_a_new_account_have_their_borders(api: Api) {
         ),
     ];
     for (body, field, text) in refused {
-        api.post(ACCOUNTS).json(&body).await.refused(400, INVALID, &[(field, &text)]);
+        api.post(ACCOUNTS).json(&body).await.expect_errors(400, INVALID, &[(field, &text)]);
     }
     let long = json!({"name": "a", "description": text(513)});
-    api.post(ACCOUNTS).json(&long).await.refuses_field(400, "description");
+    api.post(ACCOUNTS).json(&long).await.expect_field_error(400, "description");
     let accepted = [
         json!({"name": "a"}),
         json!({"name": text(64)}),
@@ -92,7 +92,7 @@ async fn the_fields_of_a_new_account_have_their_borders(api: Api) {
 #[test]
 fn a_name_is_taken_once() {
     with_ci("member", async |api| {
-        api.post(ACCOUNTS).json(json!({"name": "ci"})).await.refused(
+        api.post(ACCOUNTS).json(json!({"name": "ci"})).await.expect_errors(
             400,
             INVALID,
             &[("name", "A service account named 'ci' already exists")],
@@ -103,7 +103,7 @@ fn a_name_is_taken_once() {
 #[test]
 fn accounts_exist_in_shared_organizations() {
     on_every_store(async |api| {
-        api.post("/service-accounts/jane").json(json!({"name": "ci"})).await.refuses_field(400, "org");
+        api.post("/service-accounts/jane").json(json!({"name": "ci"})).await.expect_field_error(400, "org");
         assert_eq!(api.get("/service-accounts/jane").await.ok(), json!([]));
     });
 }
@@ -161,10 +161,10 @@ fn patch_refuses_what_does_not_fit() {
             (json!({"privilege": ""}), "privilege", format!("{privileges} [input: ]")),
         ];
         for (body, field, text) in refused {
-            api.patch(CI).json(&body).await.refused(400, INVALID, &[(field, &text)]);
+            api.patch(CI).json(&body).await.expect_errors(400, INVALID, &[(field, &text)]);
         }
         let long = json!({"description": "x".repeat(513)});
-        api.patch(CI).json(&long).await.refuses_field(400, "description");
+        api.patch(CI).json(&long).await.expect_field_error(400, "description");
         assert_eq!(api.patch(CI).json(json!({"description": "é".repeat(512)})).await.status.as_u16(), 200);
     });
 }
@@ -174,14 +174,14 @@ fn the_path_parameter_has_length_1_to_64_and_its_pattern() {
     on_every_store(async |api| {
         let body = json!({});
         for name in ["a", &"a".repeat(64)] {
-            api.patch(&format!("{ACCOUNTS}/{name}")).json(&body).await.refused(
+            api.patch(&format!("{ACCOUNTS}/{name}")).json(&body).await.expect_errors(
                 404,
                 "Service account not found",
                 &[("name", &format!("no service account named '{name}' in organization 'acme'"))],
             );
         }
         for name in ["a_b", "a%20b", &"a".repeat(65)] {
-            api.patch(&format!("{ACCOUNTS}/{name}")).json(&body).await.refuses_field(400, "name");
+            api.patch(&format!("{ACCOUNTS}/{name}")).json(&body).await.expect_field_error(400, "name");
         }
     });
 }
@@ -190,18 +190,21 @@ fn the_path_parameter_has_length_1_to_64_and_its_pattern() {
 fn a_caller_needs_a_credential_an_organization_and_a_role() {
     with_ci("reader", async |api| {
         let body = json!({"description": "x"});
-        assert_eq!(api.patch(CI).json(&body).anonymous().await.message(401), "Unauthorized");
-        assert_eq!(api.patch(CI).json(&body).key("junk").await.message(401), "Unauthorized");
+        assert_eq!(api.patch(CI).json(&body).anonymous().await.error_message(401), "Unauthorized");
+        assert_eq!(api.patch(CI).json(&body).key("junk").await.error_message(401), "Unauthorized");
         assert_eq!(
-            api.patch("/service-accounts/nowhere/ci").json(&body).await.message(404),
+            api.patch("/service-accounts/nowhere/ci").json(&body).await.error_message(404),
             "Organization not found"
         );
-        assert_eq!(api.patch(CI).json(&body).key(JOHN).await.message(403), FORBIDDEN);
+        assert_eq!(api.patch(CI).json(&body).key(JOHN).await.error_message(403), FORBIDDEN);
         let reader = "reader-key";
-        assert_eq!(api.patch(CI).json(&body).key(reader).await.message(403), FORBIDDEN);
-        assert_eq!(api.post(ACCOUNTS).json(json!({"name": "x"})).key(reader).await.message(403), FORBIDDEN);
+        assert_eq!(api.patch(CI).json(&body).key(reader).await.error_message(403), FORBIDDEN);
         assert_eq!(
-            api.post(KEYS).json(json!({"description": "x"})).key(reader).await.message(403),
+            api.post(ACCOUNTS).json(json!({"name": "x"})).key(reader).await.error_message(403),
+            FORBIDDEN
+        );
+        assert_eq!(
+            api.post(KEYS).json(json!({"description": "x"})).key(reader).await.error_message(403),
             FORBIDDEN
         );
         assert_eq!(api.get(KEYS).key(reader).await.ok(), json!([]));
@@ -215,8 +218,8 @@ fn members_and_snapshotters_manage_what_they_created() {
         for role in ["member", "snapshotter"] {
             let other = &format!("{role}-key");
             let body = json!({"description": "x"});
-            assert_eq!(api.patch(CI).json(&body).key(other).await.message(403), FORBIDDEN, "{role}");
-            assert_eq!(api.post(KEYS).json(&body).key(other).await.message(403), FORBIDDEN, "{role}");
+            assert_eq!(api.patch(CI).json(&body).key(other).await.error_message(403), FORBIDDEN, "{role}");
+            assert_eq!(api.post(KEYS).json(&body).key(other).await.error_message(403), FORBIDDEN, "{role}");
             let own = format!("{ACCOUNTS}/own-{role}");
             api.post(ACCOUNTS).json(json!({"name": format!("own-{role}")})).key(other).await.created();
             api.patch(&own).json(&body).key(other).await.ok();
@@ -231,17 +234,20 @@ fn nobody_grants_more_than_they_have() {
     on_every_store(async |api| {
         let member = "member-key";
         let admin = json!({"name": "x", "privilege": "admin"});
-        assert_eq!(api.post(ACCOUNTS).json(&admin).key(member).await.message(403), FORBIDDEN);
+        assert_eq!(api.post(ACCOUNTS).json(&admin).key(member).await.error_message(403), FORBIDDEN);
         api.post(ACCOUNTS).json(json!({"name": "x", "privilege": "member"})).key(member).await.created();
         let x = format!("{ACCOUNTS}/x");
         assert_eq!(
-            api.patch(&x).json(json!({"privilege": "admin"})).key(member).await.message(403),
+            api.patch(&x).json(json!({"privilege": "admin"})).key(member).await.error_message(403),
             FORBIDDEN
         );
         assert_eq!(api.get(&x).key(member).await.ok()["privilege"], "member");
         api.patch(&x).json(json!({"privilege": "admin"})).await.ok();
         let key = json!({"description": "a way up"});
-        assert_eq!(api.post(&format!("{x}/api-keys")).json(&key).key(member).await.message(403), FORBIDDEN);
+        assert_eq!(
+            api.post(&format!("{x}/api-keys")).json(&key).key(member).await.error_message(403),
+            FORBIDDEN
+        );
     });
 }
 
@@ -263,10 +269,10 @@ fn a_key_is_shown_once_and_works_until_it_is_revoked() {
         assert_eq!(api.delete(&one).await.ok(), "OK");
         assert_eq!(api.get(CI).key(key).await.status.as_u16(), 401);
         assert_eq!(api.get(KEYS).await.ok(), json!([]));
-        assert_eq!(api.get(&one).await.message(404), "API key not found");
-        assert_eq!(api.delete(&one).await.message(404), "API key not found");
+        assert_eq!(api.get(&one).await.error_message(404), "API key not found");
+        assert_eq!(api.delete(&one).await.error_message(404), "API key not found");
         assert_eq!(
-            api.post(&format!("{one}/rotate")).json(json!({})).await.message(404),
+            api.post(&format!("{one}/rotate")).json(json!({})).await.error_message(404),
             "API key not found"
         );
     });
@@ -293,7 +299,7 @@ fn the_fields_of_a_key_are_checked() {
             ),
         ];
         for (body, field, text) in refused {
-            api.post(KEYS).json(&body).await.refused(400, INVALID, &[(field, text)]);
+            api.post(KEYS).json(&body).await.expect_errors(400, INVALID, &[(field, text)]);
         }
         for expires_at in [json!(null), json!(0)] {
             let body = json!({"description": "x", "expires_at": expires_at, "other": 1});
@@ -311,10 +317,10 @@ fn a_rotated_key_works_beside_the_new_one_until_the_grace_period_ends() {
         let rotate = format!("{KEYS}/{}/rotate", old["id"].as_str().unwrap());
         for hours in [json!(0), json!(721), json!(null), json!("x")] {
             let body = json!({"grace_period_hours": hours});
-            api.post(&rotate).json(&body).await.refuses_field(400, "grace_period_hours");
+            api.post(&rotate).json(&body).await.expect_field_error(400, "grace_period_hours");
         }
-        api.post(&rotate).json(json!({"expires_at": 1})).await.refuses_field(400, "expires_at");
-        api.post(&rotate).json(json!(null)).await.refuses_field(400, "body");
+        api.post(&rotate).json(json!({"expires_at": 1})).await.expect_field_error(400, "expires_at");
+        api.post(&rotate).json(json!(null)).await.expect_field_error(400, "body");
 
         let new = api.post(&rotate).json(json!({"grace_period_hours": 1})).await.created();
         assert_eq!((&new["key"], &new["description"]), (&new["api_key"], &json!("laptop")));
@@ -333,14 +339,14 @@ fn unknown_accounts_and_keys_are_not_found() {
     with_ci("reader", async |api| {
         let other = "/service-accounts/acme/other/api-keys";
         let body = json!({"description": "x"});
-        assert_eq!(api.get(other).await.message(404), "Service account not found");
-        assert_eq!(api.post(other).json(&body).await.message(404), "Service account not found");
+        assert_eq!(api.get(other).await.error_message(404), "Service account not found");
+        assert_eq!(api.post(other).json(&body).await.error_message(404), "Service account not found");
         for id in [NO_ID, "junk", "%20"] {
             let one = format!("{KEYS}/{id}");
-            assert_eq!(api.get(&one).await.message(404), "API key not found", "{id}");
-            assert_eq!(api.delete(&one).await.message(404), "API key not found", "{id}");
+            assert_eq!(api.get(&one).await.error_message(404), "API key not found", "{id}");
+            assert_eq!(api.delete(&one).await.error_message(404), "API key not found", "{id}");
             assert_eq!(
-                api.post(&format!("{one}/rotate")).json(json!({})).await.message(404),
+                api.post(&format!("{one}/rotate")).json(json!({})).await.error_message(404),
                 "API key not found",
                 "{id}"
             );
@@ -354,7 +360,7 @@ fn a_key_of_another_account_is_not_found() {
         api.post(ACCOUNTS).json(json!({"name": "other"})).await.created();
         let key = api.post(KEYS).json(json!({"description": "x"})).await.created();
         let elsewhere = format!("{ACCOUNTS}/other/api-keys/{}", key["id"].as_str().unwrap());
-        assert_eq!(api.delete(&elsewhere).await.message(404), "API key not found");
+        assert_eq!(api.delete(&elsewhere).await.error_message(404), "API key not found");
     });
 }
 
@@ -370,7 +376,7 @@ fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
         let key = create().await;
         api.put("/flows/acme/template_file")
             .key(&key)
-            .data(json!({"name": "web", "description": ""}))
+            .data_json(json!({"name": "web", "description": ""}))
             .await
             .created();
         let path = "/service-accounts/acme/ci";
@@ -379,9 +385,9 @@ fn the_keys_of_a_deleted_account_stop_working_and_its_name_is_free() {
         api.delete(path).bytes("application/json", "null").await.expect_exactly(200, "OK");
         assert_eq!(api.get("/flows/acme").key(&key).await.status, 401);
         for gone in [path.to_owned(), format!("{path}/api-keys")] {
-            assert_eq!(api.get(&gone).await.message(404), "Service account not found");
+            assert_eq!(api.get(&gone).await.error_message(404), "Service account not found");
         }
-        assert_eq!(api.delete(path).await.message(404), "Service account not found");
+        assert_eq!(api.delete(path).await.error_message(404), "Service account not found");
         let listed = api.get("/service-accounts/acme").await.ok();
         assert!(listed.as_array().unwrap().iter().all(|one| one["name"] != "ci"), "{listed}");
 

@@ -90,13 +90,13 @@ fn fingerprint(number: usize) -> String {
 /// Makes `many` of everything: on one trail, on trails of their own, in one environment and in environments of their own. A
 /// page of any list shows as many where nobody says how many it has.
 pub(crate) async fn fill(api: &Api, many: usize) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     api.put("/user/acme").await.ok();
     let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
     api.put("/environments/acme").json(environment("prod")).await.created();
     let mut running = Vec::new();
     for number in 0..many {
-        api.flow(&format!("flow{number}"), TEMPLATE).await;
+        api.given_flow(&format!("flow{number}"), TEMPLATE).await;
         api.put("/environments/acme").json(environment(&format!("env{number}"))).await.created();
         let payload = json!({"name": format!("policy{number}")}).to_string();
         let policy =
@@ -106,8 +106,9 @@ pub(crate) async fn fill(api: &Api, many: usize) {
             let attached = json!({"policy_names": [format!("policy{number}")]});
             api.post("/environments/acme/prod/policies").json(attached).await.ok();
         }
-        let ask = api.post("/custom-attestation-types/acme").data(json!({"name": format!("type{number}")}));
-        ask.await.created();
+        let request =
+            api.post("/custom-attestation-types/acme").data_json(json!({"name": format!("type{number}")}));
+        request.await.created();
         api.post_control(format!("control{number}")).with(json!({"name": "one of many"})).await.created();
         let control = json!({"description": format!("version {number}")});
         api.put("/controls/acme/control0").json(control).await.ok();
@@ -120,14 +121,18 @@ pub(crate) async fn fill(api: &Api, many: usize) {
                             "targets": []});
         api.put("/actions/acme/flows").json(action).await.created();
         let account = format!("account{number}");
-        let ask = api.post("/service-accounts/acme").json(json!({"name": account, "privilege": "reader"}));
-        ask.await.created();
+        let request =
+            api.post("/service-accounts/acme").json(json!({"name": account, "privilege": "reader"}));
+        request.await.created();
         let key = json!({"description": "one of many"});
         api.post("/service-accounts/acme/account0/api-keys").json(key).await.created();
         for trail in ["t0".to_owned(), format!("t{number}")] {
             report(api, &trail, number).await;
         }
-        api.report("shop", fingerprint(1000 + number)).with(json!({"repo_info": repo(0)})).await.created();
+        api.post_artifact("shop", fingerprint(1000 + number))
+            .with(json!({"repo_info": repo(0)}))
+            .await
+            .created();
         running.push(json!({"digests": {"app": fingerprint(1000 + number)}, "creationTimestamp": 1}));
         let artifact = json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1});
         running.push(artifact.clone());
@@ -149,7 +154,7 @@ fn repo(number: usize) -> Value {
 }
 
 async fn report_built(api: &Api, trail: &str, number: usize) {
-    api.report("shop", fingerprint(number))
+    api.post_artifact("shop", fingerprint(number))
         .with(json!({
             "trail_name": trail, "template_reference_name": "cli", "git_commit": COMMIT,
             "repo_info": repo(number),
@@ -162,7 +167,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
     report_built(api, trail, number).await;
     let attest = async |document: Value| {
         let path = format!("/attestations/acme/shop/trail/{trail}/generic");
-        api.post(&path).data(&document).file("attachment_file", "a.txt", "evidence").await.created();
+        api.post(&path).data_json(&document).file("attachment_file", "a.txt", "evidence").await.created();
     };
     attest(json!({"attestation_name": "bar", "is_compliant": true})).await;
     let on_artifact =
@@ -170,7 +175,7 @@ async fn report(api: &Api, trail: &str, number: usize) {
     attest(on_artifact).await;
     let decision = json!({"attestation_name": "decided", "type_name": "decision", "control": "control0",
                           "attestation_data": {"is_compliant": true}});
-    api.attest_in("shop", trail, "system").data(&decision).await.created();
+    api.post_attestation("shop", trail, "system").data_json(&decision).await.created();
 }
 
 #[tokio::test]
@@ -247,7 +252,7 @@ const WARM_AND_MORE: [(&str, usize); 45] = [
     ("list_trails_for_org", 4),
 ];
 
-/// SQLite executes so many statements for one query: it looks up the key of the organization, and asks.
+/// SQLite executes so many statements for one query: it looks up the key of the organization, and runs the query.
 const OF_SQLITE: usize = 2;
 
 async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_query: usize) {
@@ -260,7 +265,7 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         fill(&api, many).await;
         for (operation, path) in reads(&api).await {
             let (before, looked_up) = (counted.statements(), counted.look_ups());
-            let reply = ask(&counted.store, &path).await;
+            let reply = request(&counted.store, &path).await;
             assert_eq!(reply.status(), 200, "{operation} {path}: make what it reads in {}", file!());
             reply.into_body().collect().await.unwrap();
             let cold = counted.statements() - before;
@@ -337,7 +342,7 @@ async fn a_report_takes_few_statements_of_postgresql_however_many_artifacts_it_i
         let counted = Counted::postgres().await;
         let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, "counted").await;
-        api.flow("shop", TEMPLATE).await;
+        api.given_flow("shop", TEMPLATE).await;
         api.put_environment("prod", "server").await.created();
         let report = async |number| match number {
             0..80 => report(&api, &format!("t{number}"), number).await,
@@ -439,7 +444,7 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
 }
 
 /// A GET of a service that remembers nothing.
-async fn ask(store: &Arc<dyn Store>, path: &str) -> Response<impl Body<Data = Bytes, Error: Debug>> {
+async fn request(store: &Arc<dyn Store>, path: &str) -> Response<impl Body<Data = Bytes, Error: Debug>> {
     let evidence = Evidence::new(Arc::clone(store), Settings::default());
     let request = Request::get(format!("/api/v2{path}")).header(AUTHORIZATION, format!("Bearer {JANE}"));
     EvidenceApi::new(evidence).oneshot(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
@@ -451,7 +456,7 @@ const LARGE: usize = 8;
 /// The response of a service with empty caches, and the number of statements before each piece.
 async fn sent(counted: &Counted, path: &str) -> (Vec<u8>, Vec<usize>) {
     let before = counted.statements();
-    let mut body = pin!(ask(&counted.store, path).await.into_body());
+    let mut body = pin!(request(&counted.store, path).await.into_body());
     let (mut text, mut statements) = (Vec::new(), Vec::new());
     while let Some(frame) = body.frame().await {
         let piece = frame.unwrap().into_data().unwrap();
@@ -470,7 +475,7 @@ async fn a_snapshot_is_read_while_it_is_sent_and_never_held_whole() {
     for number in 0..BODIES {
         let commit = json!({"sha1": COMMIT, "message": "\u{1F600}".repeat(50_000), "author": "a", "branch": "b",
                             "timestamp": 1, "url": ""});
-        api.report("shop", fingerprint(number))
+        api.post_artifact("shop", fingerprint(number))
             .in_trail("t")
             .with(json!({"git_commit_info": commit}))
             .await
@@ -492,13 +497,13 @@ const BODIES: usize = 20;
 #[tokio::test]
 async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
     let (api, counted) = on_sqlite().await;
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     report(&api, "t", 0).await;
     let attest = async |more: Value| {
         let user_data = json!({"text": "x".repeat(200_000)});
         let large = json!({"attestation_name": "large", "is_compliant": true, "user_data": user_data});
         let document = merged(large, &more);
-        api.attest_in("shop", "t", "generic").data(&document).await.created();
+        api.post_attestation("shop", "t", "generic").data_json(&document).await.created();
     };
     for _ in 0..BODIES {
         attest(json!({})).await;
@@ -543,22 +548,22 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
     let mut running = Vec::new();
     for number in 0..24 {
         let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
-        api.flow(&flow, TEMPLATE).await;
-        api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
-        api.report(flow, fingerprint(number)).in_trail("t").await.created();
+        api.given_flow(&flow, TEMPLATE).await;
+        api.put_trail(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
+        api.post_artifact(flow, fingerprint(number)).in_trail("t").await.created();
         running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
     }
     api.put_environment("prod", "server").await.created();
     let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
     // Five fit a read of a megabyte, and twenty one of the four that a report reads at once.
-    for (what, ask, expected) in [
+    for (what, request, expected) in [
         ("flows", api.get("/flows/acme"), 5),
         ("trails", api.get("/trails/acme?per_page=100"), 5),
         ("artifacts", api.get("/artifacts/acme?per_page=100"), 5),
         ("a report", report, 2),
     ] {
         read.store(0, Ordering::Relaxed);
-        let reply = ask.await;
+        let reply = request.await;
         assert!(reply.status.is_success(), "{what}: {reply:?}");
         let parts = read.load(Ordering::Relaxed);
         assert_eq!(parts, expected, "{what}");
@@ -577,18 +582,18 @@ async fn no_record_is_read_for_its_name_or_its_template_alone(_: Api, store: Arc
     });
     let evidence = Evidence::new(Arc::new(noting), Settings::default());
     let api = Api::new(evidence, Mount::Tower, "noting").await;
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     report(&api, "t", 0).await;
-    api.report("shop", fingerprint(1)).await.created();
+    api.post_artifact("shop", fingerprint(1)).await.created();
     api.put_environment("prod", "server").await.created();
     let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
     let by_id = format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
     let running = [0, 1].map(|n| json!({"digests": {"app": fingerprint(n)}, "creationTimestamp": 1}));
     let running = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
     let of_artifact = format!("/attestations/acme/shop/artifact/{}/foo", fingerprint(0));
-    let step = async |what: &str, ask: Ask, never: &str| {
+    let step = async |what: &str, request: RequestBuilder, never: &str| {
         asked.lock().unwrap().clear();
-        let reply = ask.await;
+        let reply = request.await;
         assert!(reply.status.is_success(), "{what}: {reply:?}");
         let asked = asked.lock().unwrap();
         assert!(!asked.contains(never), "{what}: {asked:?}");
@@ -606,12 +611,12 @@ async fn no_record_is_read_for_its_name_or_its_template_alone(_: Api, store: Arc
 #[tokio::test]
 async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole() {
     let (api, counted) = on_sqlite().await;
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     for number in 0..LARGE {
         let template = |filling: &str| format!("{TEMPLATE}# {number} {}\n", filling.repeat(500_000));
-        api.begin_with("shop", &format!("t{number}"), &template("x")).await.created();
+        api.put_trail_with_template("shop", &format!("t{number}"), &template("x")).await.created();
         report(&api, &format!("t{number}"), number).await;
-        api.flow(&format!("flow{number}"), &template("y")).await;
+        api.given_flow(&format!("flow{number}"), &template("y")).await;
     }
     // The artifacts of a list carry no template: what is large there stays out of the answer.
     for (path, items, least) in [

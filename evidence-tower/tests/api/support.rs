@@ -1,4 +1,4 @@
-//! A service with a few people in it, on every store, and requests that read like sentences.
+//! A service with a few people in it, on every store, and builders for requests.
 
 pub(crate) mod environments;
 pub(crate) mod given;
@@ -37,7 +37,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
 
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
-use crate::rebuilding::{Asked, Tables};
+use crate::rebuilding::{SentGets, Tables};
 
 /// Makes a test of a case, which this function runs.
 macro_rules! case_of {
@@ -368,7 +368,7 @@ pub(crate) struct Api {
     carrier: Carrier,
     pub(crate) mount: Mount,
     store: &'static str,
-    asked: Asked,
+    sent_gets: SentGets,
 }
 
 impl Api {
@@ -383,18 +383,18 @@ impl Api {
         mount: Mount,
         store: &'static str,
     ) -> Self {
-        Self { carrier: mount.carrier(api).await, mount, store, asked: Asked::default() }
+        Self { carrier: mount.carrier(api).await, mount, store, sent_gets: SentGets::default() }
     }
 
-    /// The GET requests so far.
-    pub(crate) fn asked(&self) -> &Asked {
-        &self.asked
+    /// The GET requests that were sent.
+    pub(crate) fn sent_gets(&self) -> &SentGets {
+        &self.sent_gets
     }
 
-    /// Asks by GET once more.
-    pub(crate) fn again(&self, path: &str, headers: HeaderMap) -> Ask {
+    /// A GET with exactly this path, without the prefix of the mount, and with these headers.
+    pub(crate) fn get_raw(&self, path: &str, headers: HeaderMap) -> RequestBuilder {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        Ask {
+        RequestBuilder {
             api: self.clone(),
             method: Method::GET,
             path: path.to_owned(),
@@ -406,20 +406,20 @@ impl Api {
     }
 
     /// A request by jane, without a body.
-    pub(crate) fn request(&self, method: Method, path: &str) -> Ask {
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(JANE))]);
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let path = format!("{}{path}", self.mount.prefix());
-        Ask { api: self.clone(), method, path, headers, body, parts: Vec::new(), document: None }
+        RequestBuilder { api: self.clone(), method, path, headers, body, parts: Vec::new(), document: None }
     }
 
     /// A GET by jane.
-    pub(crate) fn get(&self, path: &str) -> Ask {
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
         self.request(Method::GET, path)
     }
 
     /// A PUT by jane.
-    pub(crate) fn put(&self, path: &str) -> Ask {
+    pub(crate) fn put(&self, path: &str) -> RequestBuilder {
         self.request(Method::PUT, path)
     }
 }
@@ -437,9 +437,9 @@ fn part(disposition: &str, content: impl Display) -> String {
     format!("--b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
 }
 
-/// A request in the making; it is sent by awaiting it.
+/// A request. It is sent by awaiting it.
 #[must_use = "a request is sent by awaiting it"]
-pub(crate) struct Ask {
+pub(crate) struct RequestBuilder {
     api: Api,
     method: Method,
     path: String,
@@ -458,7 +458,7 @@ enum Document {
     Form,
 }
 
-impl Ask {
+impl RequestBuilder {
     /// Sent with this key.
     pub(crate) fn key(self, key: &str) -> Self {
         self.header(AUTHORIZATION, bearer(key))
@@ -501,7 +501,7 @@ impl Ask {
     }
 
     /// Sent as a form with this document as `data_json`.
-    pub(crate) fn data(mut self, document: impl Display) -> Self {
+    pub(crate) fn data_json(mut self, document: impl Display) -> Self {
         self.parts.push(part("name=\"data_json\"", document));
         self
     }
@@ -512,13 +512,13 @@ impl Ask {
         self
     }
 
-    /// Sent with this document as JSON, unless [`Ask::with`] changes it.
-    fn json_of(self, document: Value) -> Self {
+    /// Sent with this document as JSON, unless [`RequestBuilder::with`] changes it.
+    fn default_json(self, document: Value) -> Self {
         Self { document: Some((Document::Json, document)), ..self }
     }
 
-    /// Sent as a form with this document, unless [`Ask::with`] changes it.
-    fn form_of(self, document: Value) -> Self {
+    /// Sent as a form with this document, unless [`RequestBuilder::with`] changes it.
+    fn default_form(self, document: Value) -> Self {
         Self { document: Some((Document::Form, document)), ..self }
     }
 
@@ -536,7 +536,7 @@ impl Ask {
     }
 }
 
-impl IntoFuture for Ask {
+impl IntoFuture for RequestBuilder {
     type Output = Reply;
     type IntoFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
@@ -554,7 +554,7 @@ impl IntoFuture for Ask {
         let context = format!("{method} {path} ({} store, {:?} mount)", api.store, api.mount);
         if method == Method::GET {
             let key = format!("{path} {headers:?}");
-            api.asked.lock().unwrap().insert(key, (path.clone(), headers.clone()));
+            api.sent_gets.lock().unwrap().insert(key, (path.clone(), headers.clone()));
         }
         let mut request = Request::new(body);
         *request.method_mut() = method;

@@ -35,10 +35,11 @@ fn digest(content: &str) -> Fingerprint {
 
 /// Reports files, and answers the status, and whether to come again.
 async fn attest(api: &Api, files: &[&str]) -> (u16, bool) {
-    let attest = api.attest_in("shop", "t", "generic");
-    let attest = attest.data(json!({"attestation_name": "one", "is_compliant": true}));
-    let file =
-        |ask: Ask, (n, file): (usize, &&str)| ask.file(&format!("attachment_file.{n}"), &n.to_string(), file);
+    let attest = api.post_attestation("shop", "t", "generic");
+    let attest = attest.data_json(json!({"attestation_name": "one", "is_compliant": true}));
+    let file = |request: RequestBuilder, (n, file): (usize, &&str)| {
+        request.file(&format!("attachment_file.{n}"), &n.to_string(), file)
+    };
     let reply = files.iter().enumerate().fold(attest, file).await;
     (reply.status.as_u16(), reply.headers.contains_key(RETRY_AFTER))
 }

@@ -10,9 +10,10 @@ macro_rules! with_resources {
 #[expect(clippy::needless_pass_by_value, reason = "cases are closures written at the call")]
 fn with_resources(case: impl AsyncFn(Api, &str)) {
     on_every_store(async |api| {
-        api.environment("production").await;
+        api.given_environment("production").await;
         api.post_control("c.1").await.created();
-        api.report_from(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;
+        api.given_artifact_from_repo(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"}))
+            .await;
         let repos = api.get("/repos/acme").await.ok();
         case(api, repos["repos"][0]["id"].as_str().unwrap()).await;
     });
@@ -76,11 +77,11 @@ async fn the_body_is_closed_and_keys_fit_their_pattern(api: Api, repo: &str) {
         (json!({"set_tags": {"a": "1"}, "remove_tags": ["a"]}), "remove_tags", "'a' is in set_tags as well"),
     ];
     for (body, field, text) in refused {
-        api.patch(&path).json(&body).await.refused(400, INVALID, &[(field, text)]);
+        api.patch(&path).json(&body).await.expect_errors(400, INVALID, &[(field, text)]);
     }
     for key in ["", "-a", "a b", "a:b", "é"] {
         let body = json!({"set_tags": {key: "x"}});
-        assert_eq!(api.patch(&path).json(&body).await.message(400), INVALID, "{key:?}");
+        assert_eq!(api.patch(&path).json(&body).await.error_message(400), INVALID, "{key:?}");
     }
     assert_eq!(tags_of_repo(&api).await, json!({}));
 }
@@ -90,15 +91,15 @@ async fn an_unknown_type_is_refused_and_an_unknown_resource_is_not_found(api: Ap
     let body = json!({"set_tags": {"a": "b"}});
     for kind in ["policy", "Flow", "flowss"] {
         let patch = api.patch(&format!("/tags/acme/{kind}/shop")).json(&body);
-        patch.await.refuses_field(400, "resource_type");
+        patch.await.expect_field_error(400, "resource_type");
     }
     let unknown = ["flow/none", "env/none", "repo/none", "repo/acme%2Fshop", "control/c1", "controls/c1"];
     for resource in unknown {
         let found = api.patch(&format!("/tags/acme/{resource}")).json(&body).await;
-        assert_eq!(found.message(404), "Resource not found", "{resource}");
+        assert_eq!(found.error_message(404), "Resource not found", "{resource}");
     }
     assert_eq!(
-        api.patch(&format!("/tags/jane/repo/{repo}")).json(&body).await.message(404),
+        api.patch(&format!("/tags/jane/repo/{repo}")).json(&body).await.error_message(404),
         "Resource not found"
     );
 }
@@ -108,9 +109,12 @@ async fn tagging_needs_the_right_to_write(api: Api, _: &str) {
     let (path, body) = ("/tags/acme/flow/shop", json!({"set_tags": {"a": "b"}}));
     for role in ["reader", "snapshotter"] {
         let other = &format!("{role}-key");
-        assert_eq!(api.patch(path).json(&body).key(other).await.message(403), FORBIDDEN, "{role}");
+        assert_eq!(api.patch(path).json(&body).key(other).await.error_message(403), FORBIDDEN, "{role}");
     }
     assert_eq!(api.patch(path).json(&body).key("member-key").await.ok(), "OK");
-    assert_eq!(api.patch(path).json(&body).anonymous().await.message(401), "Unauthorized");
-    assert_eq!(api.patch("/tags/nowhere/flow/shop").json(&body).await.message(404), "Organization not found");
+    assert_eq!(api.patch(path).json(&body).anonymous().await.error_message(401), "Unauthorized");
+    assert_eq!(
+        api.patch("/tags/nowhere/flow/shop").json(&body).await.error_message(404),
+        "Organization not found"
+    );
 }

@@ -47,8 +47,8 @@ async fn kept(store: &dyn Store, org: Id) -> Vec<String> {
 
 impl Api {
     /// Begins a trail of `flow` with this template.
-    pub(crate) fn begin_with(&self, flow: &str, name: &str, template: &str) -> Ask {
-        self.begin(flow, &json!({ "name": name })).template(template)
+    pub(crate) fn put_trail_with_template(&self, flow: &str, name: &str, template: &str) -> RequestBuilder {
+        self.put_trail(flow, &json!({ "name": name })).template(template)
     }
 }
 
@@ -60,11 +60,11 @@ async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it(
     let bytes = async || payloads(&*store).await.iter().map(String::len).sum::<usize>();
     let before = bytes().await;
     let template = large();
-    api.flow("shop", &template).await;
+    api.given_flow("shop", &template).await;
     for number in 0..MANY {
         let name = format!("t{number}");
-        api.begin("shop", &json!({ "name": name })).await.created();
-        api.report("shop", format!("{number:064x}")).in_trail(name).await.created();
+        api.put_trail("shop", &json!({ "name": name })).await.created();
+        api.post_artifact("shop", format!("{number:064x}")).in_trail(name).await.created();
     }
     let grown = bytes().await - before;
     assert!(grown < template.len() + 2 * MANY * 2_000, "{grown} bytes");
@@ -93,28 +93,29 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more(_: Api, 
     let (api, asked) = noting(&store).await;
     let acme = acme(&*store).await;
     let [a, b, c] = ["a", "b", "c"].map(|name| format!("{TEMPLATE}# {name}\n"));
-    let step = async |ask: Ask, status: u16, now_kept: &[&String], queries: usize| {
-        let reply = ask.await;
+    let step = async |request: RequestBuilder, status: u16, now_kept: &[&String], queries: usize| {
+        let reply = request.await;
         assert_eq!(reply.status, status);
         assert_eq!(kept(&*store, acme).await.iter().collect::<Vec<_>>(), now_kept);
         assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), queries, "{now_kept:?}");
     };
-    step(api.begin("implicit", &json!({"name": "t"})), 201, &[], 0).await;
+    step(api.put_trail("implicit", &json!({"name": "t"})), 201, &[], 0).await;
     step(api.put_flow("empty").template("version: 1"), 201, &[], 0).await;
     step(api.put_flow("one").template(&a), 201, &[&a], 1).await;
     step(api.put_flow("one").template(&a), 200, &[&a], 1).await;
     step(api.put_flow("two").template(&a), 201, &[&a], 1).await;
-    step(api.begin("one", &json!({"name": "t"})), 201, &[&a], 0).await;
-    step(api.begin_with("one", "u", &a), 201, &[&a], 1).await;
-    step(api.begin_with("one", "v", &b), 201, &[&a, &b], 1).await;
+    step(api.put_trail("one", &json!({"name": "t"})), 201, &[&a], 0).await;
+    step(api.put_trail_with_template("one", "u", &a), 201, &[&a], 1).await;
+    step(api.put_trail_with_template("one", "v", &b), 201, &[&a, &b], 1).await;
     // A result that was not recorded is read again, because no guard was checked.
-    step(api.begin_with("one", "v", &b), 200, &[&a, &b], 2).await;
-    step(api.begin_with("one", "w", &b), 201, &[&a, &b], 1).await;
+    step(api.put_trail_with_template("one", "v", &b), 200, &[&a, &b], 2).await;
+    step(api.put_trail_with_template("one", "w", &b), 201, &[&a, &b], 1).await;
     step(api.put_flow("two").template(&c), 200, &[&a, &b, &c], 1).await;
     step(api.put_flow("two").template(&a), 200, &[&a, &b, &c], 1).await;
     step(api.put_flow("two").template("version: 1"), 200, &[&a, &b, &c], 0).await;
     step(api.put_flow("three").template("]"), 400, &[&a, &b, &c], 0).await;
-    let theirs = api.put("/flows/foobar/template_file").data(json!({"name": "theirs", "description": ""}));
+    let theirs =
+        api.put("/flows/foobar/template_file").data_json(json!({"name": "theirs", "description": ""}));
     step(theirs.template(&a).key(JOHN), 201, &[&a, &b, &c], 1).await;
     assert_eq!(kept(&*store, org_id(&*store, "john", "foobar").await).await, std::slice::from_ref(&a));
 
@@ -135,7 +136,7 @@ async fn a_page_asks_for_all_its_templates_at_once(api: Api, store: Arc<dyn Stor
     for number in 0..MANY {
         let template = format!("{TEMPLATE}# {number}\n");
         api.put_flow(format!("f{number}")).template(&template).await.created();
-        api.begin(&format!("f{number}"), &json!({"name": "t"})).await.created();
+        api.put_trail(&format!("f{number}"), &json!({"name": "t"})).await.created();
     }
     for path in ["/trails/acme?per_page=50", "/flows/acme"] {
         let (api, asked) = noting(&store).await;

@@ -48,15 +48,21 @@ async fn tag(api: &Api, kind: &str, name: &str, set: Value, remove: &[&str]) {
     done(&api.patch(&format!("/tags/acme/{kind}/{name}")).json(body).await);
 }
 
-fn put_environment(api: &Api, name: &str, kind: &str, description: &str, include_scaling: bool) -> Ask {
+fn put_environment(
+    api: &Api,
+    name: &str,
+    kind: &str,
+    description: &str,
+    include_scaling: bool,
+) -> RequestBuilder {
     api.put_environment(name, kind).with(json!({
         "description": description, "include_scaling": include_scaling, "included_environments": null,
         "policies": null,
     }))
 }
 
-fn put_logical(api: &Api, name: &str, description: &str, members: &Value) -> Ask {
-    api.put_logical(name, members)
+fn put_logical_environment(api: &Api, name: &str, description: &str, members: &Value) -> RequestBuilder {
+    api.put_logical_environment(name, members)
         .with(json!({"description": description, "include_scaling": false, "policies": null}))
 }
 
@@ -101,7 +107,7 @@ async fn logical_environment(api: Api, n: usize) {
     let members =
         join_all([&a, &b, &c].map(|member| put_environment(&api, member, "server", "", false).into_future()));
     members.await.iter().for_each(done);
-    done(&put_logical(&api, &name, "", &json!([b, a])).await);
+    done(&put_logical_environment(&api, &name, "", &json!([b, a])).await);
     let set = json!({"type": "logical", "description": "", "included_environments": [b, a], "tags": {}});
     assert_reads(&read(&api, &path).await, &set);
     tag(&api, "environment", &name, json!({"env": "all"}), &[]).await;
@@ -111,11 +117,11 @@ async fn logical_environment(api: Api, n: usize) {
         let set = json!({"description": "those", "included_environments": members, "tags": {"env": "all"}});
         assert_reads(&read(&api, &path).await, &set);
     }
-    let nested = put_logical(&api, &format!("{name}-nested"), "", &json!([name])).await;
-    nested.refuses_field(400, "included_environments");
+    let nested = put_logical_environment(&api, &format!("{name}-nested"), "", &json!([name])).await;
+    nested.expect_field_error(400, "included_environments");
     done(&api.put(&format!("{path}/archive")).await);
     assert_eq!(api.get(&path).await.status, 404);
-    done(&put_logical(&api, &name, "", &json!([])).await);
+    done(&put_logical_environment(&api, &name, "", &json!([])).await);
     let set = json!({"type": "logical", "description": "", "included_environments": [], "tags": {}});
     assert_reads(&read(&api, &path).await, &set);
 }
@@ -219,7 +225,7 @@ async fn policy(api: Api, n: usize) {
     // A policy and an environment may share a name.
     let logical = format!("{name}-all");
     done(&put_environment(&api, &name, "ECS", "", false).await);
-    done(&put_logical(&api, &logical, "", &json!([name])).await);
+    done(&put_logical_environment(&api, &logical, "", &json!([name])).await);
     for environment in [&name, &logical] {
         let path = format!("/environments/acme/{environment}");
         let attached = async || {

@@ -343,10 +343,11 @@ fn every_parameter_is_refused_past_its_maximum_and_named() {
                     let path = path.split('/').map(filled).collect::<Vec<_>>().join("/");
                     if parameter["in"] == "query" { format!("{path}?{name}={text}") } else { path }
                 };
-                let ask = |text: String| api.request(method.to_uppercase().parse().unwrap(), &address(&text));
-                let at = ask(noise.hex(most)).await;
+                let request =
+                    |text: String| api.request(method.to_uppercase().parse().unwrap(), &address(&text));
+                let at = request(noise.hex(most)).await;
                 assert!(at.status.as_u16() < 500, "{method} {path} {name}: {:?}", at.body);
-                let past = ask(noise.hex(most + 1)).await;
+                let past = request(noise.hex(most + 1)).await;
                 // To set one without a role there is refused in words of its own.
                 if name == "org" && path != "/user/{org}" {
                     assert_eq!(past.status.as_u16(), 404, "{method} {path}");

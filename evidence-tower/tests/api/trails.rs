@@ -16,13 +16,13 @@ pub(crate) const COMMIT: &str = "9e9a2c4b5d6e7f8091a2b3c4d5e6f70812345678";
 
 impl Api {
     /// Adds an attestation of this kind to the trail `t` of the flow `shop`.
-    pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask {
-        self.attest_in("shop", "t", kind).data(document)
+    pub(crate) fn attest(&self, kind: &str, document: &Value) -> RequestBuilder {
+        self.post_attestation("shop", "t", kind).data_json(document)
     }
 
     /// Reports to trail `t` of flow `shop` an artifact with this template name, whose fingerprint is `digit` 64 times.
     pub(crate) async fn artifact(&self, digit: &str, name: &str) {
-        self.report("shop", digit.repeat(64)).with(json!({
+        self.post_artifact("shop", digit.repeat(64)).with(json!({
             "trail_name": "t", "template_reference_name": name, "filename": "cli.bin", "git_commit": COMMIT,
             "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000, "branch": "main"},
             "build_url": "https://ci.example.com/1", "commit_url": "https://git.example.com/c/1",
@@ -32,12 +32,12 @@ impl Api {
 
 #[apply(on_every_store)]
 async fn a_trail_is_begun_with_201_and_changed_with_200(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let begun = json!({
         "name": "t", "description": "first", "origin_url": "https://ci.example.com/1", "user_data": {"a": 1},
         "git_commit_info": {"sha1": COMMIT, "message": "m", "author": "A <a@b>", "timestamp": 5},
     });
-    api.begin("shop", &begun).await.expect_exactly(201, json!("OK"));
+    api.put_trail("shop", &begun).await.expect_exactly(201, json!("OK"));
     let read = json!({
         "name": "t", "description": "first", "origin_url": "https://ci.example.com/1", "user_data": {"a": 1},
         "git_commit_info": {"sha1": COMMIT, "message": "m", "author": "A <a@b>", "timestamp": 5.0, "url": ""},
@@ -47,10 +47,12 @@ async fn a_trail_is_begun_with_201_and_changed_with_200(api: Api) {
     });
     api.get("/trails/acme/shop/t").await.expect(200, read.clone());
     // Absent fields stay as they are, and an update without a change is no event.
-    api.begin("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
+    api.put_trail("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
     let trail = api.get("/trails/acme/shop/t").await.expect(200, read).ok();
     assert_eq!(trail["events"].as_array().unwrap().len(), 1);
-    api.begin("shop", &json!({"name": "t", "description": "second"})).await.expect_exactly(200, json!("OK"));
+    api.put_trail("shop", &json!({"name": "t", "description": "second"}))
+        .await
+        .expect_exactly(200, json!("OK"));
     let trail = api.get("/trails/acme/shop/t").await.expect(200, json!({"description": "second"})).ok();
     assert_eq!(trail["events"][1]["type"], "trail_updated");
     assert_eq!(trail["events"][1]["changes"], json!(["description"]));
@@ -58,9 +60,9 @@ async fn a_trail_is_begun_with_201_and_changed_with_200(api: Api) {
 
 #[apply(on_every_store)]
 async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time(api: Api) {
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": null}));
-    api.begin("shop", &json!({"name": "t", "git_commit_info": {"sha1": COMMIT}})).await.ok();
+    api.put_trail("shop", &json!({"name": "t", "git_commit_info": {"sha1": COMMIT}})).await.ok();
     let commit =
         json!({"sha1": COMMIT, "message": "", "author": "", "branch": "", "timestamp": 0.0, "url": ""});
     api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": commit}));
@@ -68,11 +70,11 @@ async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time(api: Api) {
 
 #[apply(on_every_store)]
 async fn a_trail_keeps_its_template_until_it_is_begun_again(api: Api) {
-    api.flow("shop", TEMPLATE).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.given_flow("shop", TEMPLATE).await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.put_flow("shop").template("version: 1\n").await.expect_exactly(200, json!("OK"));
     api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "INCOMPLETE"}));
-    api.begin("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
+    api.put_trail("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
     let trail =
         api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"})).ok();
     assert_eq!(trail["events"][1]["changes"], json!(["template"]));
@@ -84,7 +86,7 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake(api: Api
     for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
         let refused = api
             .put(path)
-            .data(json!({"name": "t", "description": ""}))
+            .data_json(json!({"name": "t", "description": ""}))
             .template(wrong)
             .await
             .expect(400, json!({"message": INVALID}))
@@ -93,7 +95,7 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake(api: Api
         let text = refused["errors"]["template_file"].as_str().unwrap();
         assert!(text.starts_with("2 validation errors for Template\n"), "{text}");
     }
-    api.get("/flows/acme/shop").await.fails(404, "Flow not found");
+    api.get("/flows/acme/shop").await.expect_message(404, "Flow not found");
 }
 
 #[apply(on_every_store)]
@@ -116,7 +118,7 @@ async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_all
         let repo = json!({"name": "acme/shop", "url": sent});
         let trail = json!({"name": "t", "origin_url": sent, "external_urls": {"a": {"href": sent}},
                            "git_commit_info": commit, "repo_info": repo});
-        api.begin("shop", &trail).await;
+        api.put_trail("shop", &trail).await;
         let trail = api.get("/trails/acme/shop/t").await.ok();
         assert_eq!(trail["origin_url"], recorded);
         assert_eq!(trail["external_urls"]["a"]["href"], recorded);
@@ -131,14 +133,14 @@ async fn a_url_is_recorded_as_it_was_sent_or_with_what_the_standard_does_not_all
 async fn field_trail_name_pattern_and_length_255(api: Api) {
     let pattern = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$";
     for name in ["", "-x", "a b", "a/b", "é", "t\n", "foo?$bar"] {
-        let refused = api.begin("shop", &json!({"name": name})).await;
+        let refused = api.put_trail("shop", &json!({"name": name})).await;
         let text = format!("String should match pattern '{pattern}' [input: {name}]");
         refused.expect_exactly(400, json!({"message": INVALID, "errors": {"name": text}}));
     }
-    api.begin("shop", &json!({"name": "x".repeat(256)})).await.fails(400, INVALID);
-    api.begin("shop", &json!({"name": "x".repeat(255)})).await.created();
-    api.begin("shop", &json!({})).await.lacks("name");
-    api.begin("shop", &json!({"name": 5})).await.fails(400, INVALID);
+    api.put_trail("shop", &json!({"name": "x".repeat(256)})).await.expect_message(400, INVALID);
+    api.put_trail("shop", &json!({"name": "x".repeat(255)})).await.created();
+    api.put_trail("shop", &json!({})).await.expect_missing_field("name");
+    api.put_trail("shop", &json!({"name": 5})).await.expect_message(400, INVALID);
 }
 
 #[apply(on_every_store)]
@@ -169,7 +171,7 @@ async fn optional_parts_of_a_trail_are_validated(api: Api) {
     ];
     for (more, field) in table {
         let document = merged(json!({"name": "t"}), &more);
-        api.begin("shop", &document).await.refuses_field(400, field);
+        api.put_trail("shop", &document).await.expect_field_error(400, field);
     }
     api.get("/trails/acme").await.expect(200, json!({"data": [], "pagination": {"total": 0}}));
 }
@@ -180,21 +182,21 @@ async fn error_404_unknown_flow_or_trail(api: Api) {
         404,
         json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
     );
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     api.get("/trails/acme/shop/none").await.expect_exactly(
         404,
         json!({"message": "Trail not found",
                "errors": {"trail_name": "no trail named 'none' in flow 'shop' in organization 'acme'"}}),
     );
     for path in ["/trails/acme/none/t/audit_pdf", "/trails/acme/shop/none/audit_pdf"] {
-        api.get(path).await.fails(404, "Flow or trail not found");
+        api.get(path).await.expect_message(404, "Flow or trail not found");
     }
 }
 
 #[apply(on_every_store)]
 async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
-    api.flow("shop", TEMPLATE).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.given_flow("shop", TEMPLATE).await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     let expanded = "/trails/acme/shop/t?expand=attestations";
     assert_eq!(api.get(expanded).await.ok()["attestations"], json!([]));
     api.artifact("a", "cli").await;
@@ -208,12 +210,12 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
                 }),
                 &more,
             );
-            api.post(path).data(&document).file("attachment_file", "a.txt", "hello").await.created();
+            api.post(path).data_json(&document).file("attachment_file", "a.txt", "hello").await.created();
         }
     }
-    api.begin("shop", &json!({"name": "u"})).await.created();
+    api.put_trail("shop", &json!({"name": "u"})).await.created();
     let elsewhere = json!({"attestation_name": "bar", "is_compliant": true});
-    api.attest_in("shop", "u", "generic").data(elsewhere).await.created();
+    api.post_attestation("shop", "u", "generic").data_json(elsewhere).await.created();
 
     let plain = api.get("/trails/acme/shop/t").await.ok();
     assert!(plain.get("attestations").is_none(), "{plain}");
@@ -236,11 +238,11 @@ async fn a_trail_is_answered_with_all_that_its_attestations_say(api: Api) {
 
 #[apply(on_every_store)]
 async fn trails_are_listed_newest_first_in_pages_and_narrowed(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     for name in ["a", "b", "t"] {
-        api.begin("shop", &json!({"name": name})).await.created();
+        api.put_trail("shop", &json!({"name": name})).await.created();
     }
-    api.begin("other", &json!({"name": "o"})).await.created();
+    api.put_trail("other", &json!({"name": "o"})).await.created();
     api.artifact("a", "cli").await;
     let page = |names: &[&str], pagination: Value| {
         let data: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
@@ -259,9 +261,9 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed(api: Api) {
     patch.await.expect_exactly(200, json!("OK"));
     api.get("/trails/acme?flow_tag=team%3Dx").await.expect(200, page(&["o"], json!({"total": 1})));
     api.get("/trails/acme?flow_tag=team%3Dy").await.expect(200, page(&[], json!({"total": 0})));
-    api.get("/trails/acme?flow=none").await.fails(404, "Flow not found");
+    api.get("/trails/acme?flow=none").await.expect_message(404, "Flow not found");
     for query in ["page=0", "page=", "page=x", "page=9223372036854775808", "per_page=0", "per_page=101"] {
-        api.get(&format!("/trails/acme?{query}")).await.fails(400, INVALID);
+        api.get(&format!("/trails/acme?{query}")).await.expect_message(400, INVALID);
     }
     api.get("/trails/acme?page=9223372036854775807").await.expect(200, json!({"data": []}));
     api.get("/trails/foobar").key(JOHN).await.expect(200, json!({"data": []}));
@@ -269,7 +271,7 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed(api: Api) {
 
 #[apply(on_every_store)]
 async fn the_trails_of_a_flow_are_listed_whole_or_in_pages(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let none = json!({"total": 0, "page": 1, "per_page": 0, "page_count": 0});
     let none = json!({"data": [], "pagination": none});
     api.get("/trails/acme/shop").await.expect_exactly(200, none);
@@ -277,11 +279,11 @@ async fn the_trails_of_a_flow_are_listed_whole_or_in_pages(api: Api) {
     let none = json!({"data": [], "pagination": none});
     api.get("/trails/acme/shop?per_page=5").await.expect_exactly(200, none);
     for name in ["a", "b", "t"] {
-        api.begin("shop", &json!({"name": name})).await.created();
+        api.put_trail("shop", &json!({"name": name})).await.created();
     }
-    api.begin("other", &json!({"name": "o"})).await.created();
+    api.put_trail("other", &json!({"name": "o"})).await.created();
     // Putting it again makes no trail newer.
-    api.begin("shop", &json!({"name": "a", "description": "again"})).await.ok();
+    api.put_trail("shop", &json!({"name": "a", "description": "again"})).await.ok();
     let named = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
     let all = json!({"total": 3, "page": 1, "per_page": 3, "page_count": 1});
     let all = json!({"data": named(&["t", "b", "a"]), "pagination": all});
@@ -302,7 +304,7 @@ async fn the_trails_of_a_flow_are_listed_whole_or_in_pages(api: Api) {
     for query in
         ["page=0", "page=", "page=x", "page=9223372036854775808", "per_page=0", "per_page=", "per_page=101"]
     {
-        api.get(&format!("/trails/acme/shop?{query}")).await.fails(400, INVALID);
+        api.get(&format!("/trails/acme/shop?{query}")).await.expect_message(400, INVALID);
     }
     // Each is as it is in the list of the organization.
     let of_org = api.get("/trails/acme?flow=shop").await.ok();
@@ -313,15 +315,15 @@ async fn the_trails_of_a_flow_are_listed_whole_or_in_pages(api: Api) {
         json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
     );
     // A flow of this name in another organization has none of them.
-    api.put("/trails/foobar/shop").key(JOHN).data(r#"{"name": "x"}"#).await.created();
+    api.put("/trails/foobar/shop").key(JOHN).data_json(r#"{"name": "x"}"#).await.created();
     api.get("/trails/foobar/shop").key(JOHN).await.expect(200, json!({"data": named(&["x"])}));
 }
 
 /// The rows of the documented table of states.
 #[apply(on_every_store)]
 async fn states_follow_from_the_template_and_what_was_reported(api: Api) {
-    api.flow("shop", TEMPLATE).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.given_flow("shop", TEMPLATE).await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     let missing = json!({
         "compliance_state": "INCOMPLETE",
         "compliance_status": {
@@ -362,7 +364,7 @@ async fn states_follow_from_the_template_and_what_was_reported(api: Api) {
 
 #[apply(on_every_store)]
 async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact(api: Api) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let named = json!({
         "attestation_name": "foo", "is_compliant": true, "target_artifacts": ["cli"], "git_commit_info": {"sha1": COMMIT},
     });
@@ -382,7 +384,7 @@ async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact(api: 
 
 #[apply(on_every_store)]
 async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_replaced(api: Api) {
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     let failed = json!({
         "attestation_name": "scan", "is_compliant": false, "target_artifacts": ["cli"],
         "git_commit_info": {"sha1": COMMIT},
@@ -430,14 +432,14 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
 
 #[apply(on_every_store)]
 async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_without_the_commit(api: Api) {
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.artifact("1", "cli").await;
     let failed = json!({
         "attestation_name": "scan", "is_compliant": false, "target_artifacts": ["cli"],
         "git_commit_info": {"sha1": COMMIT},
     });
     api.attest("generic", &failed).await.created();
-    api.report("shop", "1".repeat(64))
+    api.post_artifact("shop", "1".repeat(64))
         .with(json!({
             "trail_name": "t", "template_reference_name": "cli", "filename": "cli.bin",
             "build_url": "https://ci.example.com/2", "commit_url": "https://git.example.com/c/2",
@@ -464,10 +466,10 @@ async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_withou
 
 #[apply(on_every_store)]
 async fn audit_pdf_downloads_the_trail_report(api: Api) {
-    api.flow("shop", TEMPLATE).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.given_flow("shop", TEMPLATE).await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.artifact("a", "cli").await;
-    api.generic("shop", "bar", true).await.created();
+    api.post_generic_attestation("shop", "bar", true).await.created();
     let pdf = async || {
         let reply = api.get("/trails/acme/shop/t/audit_pdf").await;
         assert_eq!(reply.status, 200);
@@ -477,22 +479,22 @@ async fn audit_pdf_downloads_the_trail_report(api: Api) {
     let first = pdf().await;
     assert!(first.body.starts_with(b"%PDF-"));
     // Other trails' writes change nothing in it.
-    api.begin("shop", &json!({"name": "other"})).await.created();
+    api.put_trail("shop", &json!({"name": "other"})).await.created();
     let second = pdf().await;
     assert_eq!((&first.body, first.headers.get(ETAG)), (&second.body, second.headers.get(ETAG)));
-    api.generic("shop", "bar", false).await.created();
+    api.post_generic_attestation("shop", "bar", false).await.created();
     assert_ne!(pdf().await.body, second.body);
 }
 
 #[apply(on_every_store)]
 async fn an_update_names_who_updated_and_not_who_began(api: Api) {
-    api.begin("shop", &json!({"name": "t"})).await.created();
-    api.begin("shop", &json!({"name": "t", "description": "second"})).key("member-key").await.ok();
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
+    api.put_trail("shop", &json!({"name": "t", "description": "second"})).key("member-key").await.ok();
     let events = api.get("/trails/acme/shop/t").await.ok()["events"].clone();
     let (begun, updated) = (&events[0], &events[1]);
     assert_eq!((&begun["type"], &updated["type"]), (&json!("trail_reported"), &json!("trail_updated")));
     assert_ne!(begun["setting_user_id"], updated["setting_user_id"], "{events}");
-    api.begin("shop", &json!({"name": "own"})).key("member-key").await.created();
+    api.put_trail("shop", &json!({"name": "own"})).key("member-key").await.created();
     let own = api.get("/trails/acme/shop/own").await.ok()["events"][0].clone();
     assert_eq!(updated["setting_user_id"], own["setting_user_id"], "{own}");
     for event in [begun, updated] {
@@ -502,8 +504,8 @@ async fn an_update_names_who_updated_and_not_who_began(api: Api) {
 
 #[apply(with_every_store)]
 async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile(api: Api, store: Arc<dyn Store>) {
-    api.flow("shop", TEMPLATE).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.given_flow("shop", TEMPLATE).await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     let jane = store.user("jane").await.unwrap().unwrap();
     let org = acme(&*store).await;
     let shop = store.flow(org, "shop").await.unwrap().unwrap().record.id;
@@ -542,7 +544,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile(api: Ap
 async fn an_event_names_the_repo_that_was_reported_though_others_were_since(api: Api) {
     let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
     for name in ["a", "b", "a"] {
-        let written = api.begin("shop", &json!({"name": "t", "repo_info": repo(name)})).await;
+        let written = api.put_trail("shop", &json!({"name": "t", "repo_info": repo(name)})).await;
         assert!(written.status.is_success(), "{written:?}");
     }
     let mut ids = Vec::new();

@@ -56,7 +56,7 @@ pub(crate) async fn inject_all(store: &dyn Store, org: Id, facts: Vec<Fact>) {
 }
 
 async fn given_a_compliant_trail(api: &Api) {
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.artifact("1", "cli").await;
     api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
 }
@@ -125,7 +125,7 @@ fn nothing_complies_with_a_report_to_a_flow_whose_template_cannot_be_read() {
 
 fn nothing_complies_in_the_flow_with(damage: Damage) {
     on_every_store_without_rebuild(async |api, store, acme| {
-        api.report("shop", "1".repeat(64)).with(json!({"git_commit": COMMIT})).await.created();
+        api.post_artifact("shop", "1".repeat(64)).with(json!({"git_commit": COMMIT})).await.created();
         api.get(ARTIFACT).await.expect(200, json!({"state": "COMPLIANT"}));
         let shop = store.flow(acme, "shop").await.unwrap().unwrap().record.id;
         let filter = evidence_core::artifacts::ArtifactFilter { flow: Some(shop), ..Default::default() };

@@ -99,7 +99,7 @@ impl<'a> Scene<'a> {
             if let Some(content) = self.content(on) {
                 data["artifact_fingerprint"] = json!(content);
             }
-            api.attest_in(flow, "t", kind).data(&data).await.status.is_success()
+            api.post_attestation(flow, "t", kind).data_json(&data).await.status.is_success()
         };
         match step {
             Report(on, name) => {
@@ -135,7 +135,7 @@ impl<'a> Scene<'a> {
                 if let Some(content) = self.content(on) {
                     data["artifact_fingerprint"] = json!(content);
                 }
-                api.attest_in(flow, "t", "override").json(data).await.status.is_success()
+                api.post_attestation(flow, "t", "override").json(data).await.status.is_success()
             }
             Tag(key, value) => {
                 let tags = json!({"set_tags": {key: value}});

@@ -87,7 +87,7 @@ const KEY: Told<'_> = Told(
 
 #[apply(in_each_wording)]
 async fn flows_and_trails(api: Api, wording: Wording) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let unnamed = Told(
         "Flow named '' does not exist for organization 'acme'",
         ["Flow not found", "query.flow", "no flow named '' in organization 'acme'"],
@@ -107,22 +107,22 @@ async fn flows_and_trails(api: Api, wording: Wording) {
     ];
     expect_missing(&api, wording, &rows).await;
     for what in ["archive", "rename"] {
-        let ask = api.put(&format!("/flows/acme/non-existing/{what}")).json(json!({"new_name": "x"}));
-        ask.await.expect_exactly(404, FLOW.body(wording));
+        let request = api.put(&format!("/flows/acme/non-existing/{what}")).json(json!({"new_name": "x"}));
+        request.await.expect_exactly(404, FLOW.body(wording));
     }
-    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
     api.put("/flows/acme/shop/archive").await.ok();
     let trails = api.get("/trails/acme").await.ok();
     let name = trails["data"][0]["flow"]["name"].as_str().unwrap();
     let sentence = format!("Flow named '{name}' has been archived for organization 'acme'");
     let looked_for = format!("flow '{name}' in organization 'acme' is archived");
     let told = Told(&sentence, ["Flow not found", "flow_name", &looked_for]);
-    api.begin(name, &json!({"name": "u"})).await.expect_exactly(404, told.body(wording));
+    api.put_trail(name, &json!({"name": "u"})).await.expect_exactly(404, told.body(wording));
 }
 
 #[apply(in_each_wording)]
 async fn artifacts_and_their_attestations(api: Api, wording: Wording) {
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     let fingerprint = "a".repeat(64);
     let gone = format!(
         "Artifact with fingerprint '{fingerprint}' does not exist in flow 'shop' belonging to organization 'acme'"
@@ -154,7 +154,7 @@ async fn artifacts_and_their_attestations(api: Api, wording: Wording) {
         format!("no artifact named '{fingerprint}' in trail 't' of flow 'shop' in organization 'acme'");
     let told = Told(&sentence, ["Artifact not found", "artifact_fingerprint", &looked_for]);
     let document = json!({"name": "review"}).to_string();
-    api.post("/custom-attestation-types/acme").data(&document).await.created();
+    api.post("/custom-attestation-types/acme").data_json(&document).await.created();
     let sonar = json!({
         "serverUrl": "https://s.org", "taskId": "1", "status": "SUCCESS", "analysedAt": "2026-01-02T03:04:05+0000",
         "revision": "a".repeat(40), "project": {"key": "k", "name": "k", "url": "https://s.org/k"},
@@ -225,8 +225,8 @@ async fn environments_and_snapshots() {
     let sentence = "Environment named '' does not exist for organization 'acme'";
     api.put("/environments/acme").json(body).await.expect_exactly(404, json!({"message": sentence}));
     for (path, body) in [("rename", json!({"new_name": "a"})), ("archive", Value::Null)] {
-        let ask = api.put(&format!("/environments/acme/non-existing/{path}")).json(body);
-        ask.await.expect_exactly(404, json!({ "message": environment }));
+        let request = api.put(&format!("/environments/acme/non-existing/{path}")).json(body);
+        request.await.expect_exactly(404, json!({ "message": environment }));
     }
     let put = api.put("/environments/acme/prod/rename").json(json!({"new_name": "new illegal name"}));
     let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_]*$' [input: new illegal name]";
@@ -241,7 +241,7 @@ async fn environments_and_snapshots() {
 #[apply(in_each_wording)]
 async fn policies_and_custom_attestation_types(api: Api, wording: Wording) {
     api.put_policy("p", PROVENANCE).await.created();
-    api.post("/custom-attestation-types/acme").data(json!({"name": "review"})).await.created();
+    api.post("/custom-attestation-types/acme").data_json(json!({"name": "review"})).await.created();
     let policy = Told(
         "Policy 'non-existing' does not exist in organization 'acme'",
         ["Policy not found", "policy_name", "no policy named 'non-existing' in organization 'acme'"],
@@ -288,8 +288,8 @@ async fn controls(api: Api, wording: Wording) {
     ];
     expect_missing(&api, wording, &rows).await;
     let missing = CONTROL.body(wording);
-    let ask = api.put("/controls/acme/no-such-control").json(json!({"name": "x"}));
-    ask.await.expect_exactly(404, missing.clone());
+    let request = api.put("/controls/acme/no-such-control").json(json!({"name": "x"}));
+    request.await.expect_exactly(404, missing.clone());
     for what in ["archive", "unarchive"] {
         api.post(&format!("/controls/acme/no-such-control/{what}"))
             .await
@@ -332,11 +332,13 @@ async fn repos(api: Api, wording: Wording) {
         expect_missing(&api, wording, &[(path, told)]).await;
     }
     for id in ["1", "2"] {
-        api.report_from(&json!({"name": "a/b", "url": "https://x.org", "id": id, "provider": "github"}))
-            .await;
+        api.given_artifact_from_repo(
+            &json!({"name": "a/b", "url": "https://x.org", "id": id, "provider": "github"}),
+        )
+        .await;
     }
     let sentence = "Multiple repos named 'a/b' exist (github). Specify the 'provider'";
-    assert!(api.get("/repos/acme/a/b").await.message(400).starts_with(sentence));
+    assert!(api.get("/repos/acme/a/b").await.error_message(400).starts_with(sentence));
 }
 
 /// The quotation marks around these sentences are a part of them.
@@ -384,7 +386,7 @@ async fn accounts_keys_and_organizations(api: Api, wording: Wording) {
 async fn what_breaks_a_rule_is_said_alike(api: Api, _: Wording) {
     let control = json!({"identifier": "my-control", "name": "x"});
     api.post("/controls/acme").json(&control).await.created();
-    api.flow("shop", TEMPLATE).await;
+    api.given_flow("shop", TEMPLATE).await;
     api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
     let flow_name = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_~]*$'";
     let trail_name = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$'";
@@ -453,10 +455,10 @@ async fn what_breaks_a_rule_is_said_alike(api: Api, _: Wording) {
             "Input should be a valid integer [input: ]".to_owned(),
         ),
     ];
-    for (ask, body, field, text) in bodies {
-        ask.json(body).await.expect_exactly(400, json!({"message": INVALID, "errors": {field: text}}));
+    for (request, body, field, text) in bodies {
+        request.json(body).await.expect_exactly(400, json!({"message": INVALID, "errors": {field: text}}));
     }
-    let wrong = api.begin("shop", &json!({"name": "foo?$bar"})).await;
+    let wrong = api.put_trail("shop", &json!({"name": "foo?$bar"})).await;
     let text = format!("{trail_name} [input: foo?$bar]");
     wrong.expect_exactly(400, json!({"message": INVALID, "errors": {"name": text}}));
 
@@ -511,7 +513,7 @@ async fn what_breaks_a_rule_is_said_alike(api: Api, _: Wording) {
     let wrong = "version: 1\ntrail:\n  attestations: [{name: x, type: not-supported}, {type: generic}]\n";
     for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
         let refused =
-            api.put(path).data(json!({"name": "t", "description": ""})).template(wrong).await.json();
+            api.put(path).data_json(json!({"name": "t", "description": ""})).template(wrong).await.json();
         assert_eq!(refused["message"], INVALID);
         let text = refused["errors"]["template_file"].as_str().unwrap();
         assert!(text.starts_with("2 validation errors for Template\n"), "{text}");

@@ -26,15 +26,15 @@ fn repo() -> Value {
     json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})
 }
 
-fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> Ask {
+fn attest(api: &Api, kind: &str, own: &Value, more: &Value) -> RequestBuilder {
     let mut document = json!({"attestation_name": "bar", "repo_info": repo()});
     for part in [own, more] {
         document.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
     }
-    api.attest_in("shop", "t", kind).data(&document)
+    api.post_attestation("shop", "t", kind).data_json(&document)
 }
 
-fn artifact(api: &Api, more: &Value) -> Ask {
+fn artifact(api: &Api, more: &Value) -> RequestBuilder {
     let artifact = merged(
         json!({
             "fingerprint": fingerprint(1), "filename": "app", "template_reference_name": "cli", "git_commit": COMMIT,
@@ -45,12 +45,13 @@ fn artifact(api: &Api, more: &Value) -> Ask {
     api.post("/artifacts/acme/shop").json(artifact)
 }
 
-fn flow(api: &Api, template: &str) -> Ask {
+fn flow(api: &Api, template: &str) -> RequestBuilder {
     api.put_flow("shop").template(template)
 }
 
-fn begin(api: &Api, name: &str, description: &str) -> Ask {
-    api.put("/trails/acme/shop").data(json!({"name": name, "description": description, "repo_info": repo()}))
+fn begin(api: &Api, name: &str, description: &str) -> RequestBuilder {
+    api.put("/trails/acme/shop")
+        .data_json(json!({"name": name, "description": description, "repo_info": repo()}))
 }
 
 #[tokio::test]
@@ -109,7 +110,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc
     let [api, other] = two(&store, &Settings::default()).await;
     let attested = |trail: &str| {
         let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
-        api.attest_in("shop", trail, "generic").data(&document)
+        api.post_attestation("shop", trail, "generic").data_json(&document)
     };
     let template = async |trail: &str| {
         let trail = other.get(&format!("/trails/acme/shop/{trail}")).await.ok();
@@ -130,7 +131,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc
     let of_repo = |trail: &str, description: &str| {
         let mut info = repo();
         info["description"] = description.into();
-        api.put("/trails/acme/shop").data(json!({"name": trail, "repo_info": info}))
+        api.put("/trails/acme/shop").data_json(json!({"name": trail, "repo_info": info}))
     };
     of_repo("v", "one").await.created();
     of_repo("w", "another").await.created();
@@ -142,7 +143,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on(_: Api, store: Arc
     let own = format!("{TEMPLATE}# of its own\n");
     other
         .put("/trails/acme/shop")
-        .data(json!({"name": "t", "description": ""}))
+        .data_json(json!({"name": "t", "description": ""}))
         .template(own.as_str())
         .await
         .ok();

@@ -16,7 +16,7 @@ use http::Response;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::http_client::ask;
+use crate::http_client::send;
 
 /// Jane's session, and one of a person who is not a user of the service.
 const SESSIONS: [(&str, &str); 2] = [("s3cret", "jane"), ("0ther", "nobody")];
@@ -55,7 +55,7 @@ async fn a_session_of_the_application_identifies_the_caller_and_a_key_still_does
         ("a session of nobody", &[("x-session", "0ther")], 401),
     ];
     for (what, headers, status) in table {
-        let reply = ask(address, "GET", "/api/v2/flows/jane", headers, "").await;
+        let reply = send(address, "GET", "/api/v2/flows/jane", headers, "").await;
         assert_eq!(reply.status(), status, "{what}");
     }
 }
@@ -64,10 +64,10 @@ async fn a_session_of_the_application_identifies_the_caller_and_a_key_still_does
 async fn the_application_reports_by_itself_what_the_api_answers() {
     let (address, _) = open().await;
     let jane = [("x-session", "s3cret")];
-    assert_eq!(ask(address, "POST", "/builds/shop/release-1", &[], "build").await.status(), 401);
-    assert_eq!(ask(address, "POST", "/builds/shop/re%20lease", &jane, "build").await.status(), 400);
-    assert_eq!(ask(address, "POST", "/builds/shop/release-1", &jane, "build").await.status(), 201);
-    let trail = ask(address, "GET", "/api/v2/trails/jane/shop/release-1", &jane, "").await;
+    assert_eq!(send(address, "POST", "/builds/shop/release-1", &[], "build").await.status(), 401);
+    assert_eq!(send(address, "POST", "/builds/shop/re%20lease", &jane, "build").await.status(), 400);
+    assert_eq!(send(address, "POST", "/builds/shop/release-1", &jane, "build").await.status(), 201);
+    let trail = send(address, "GET", "/api/v2/trails/jane/shop/release-1", &jane, "").await;
     assert_eq!((trail.status().as_u16(), &json(&trail)["created_by"]), (200, &Value::from("jane")));
 }
 
@@ -75,12 +75,12 @@ async fn the_application_reports_by_itself_what_the_api_answers() {
 async fn the_figures_count_every_call_whatever_carried_it() {
     let (address, bearer) = open().await;
     let jane = [("x-session", "s3cret")];
-    assert_eq!(ask(address, "POST", "/builds/shop/release-1", &jane, "build").await.status(), 201);
+    assert_eq!(send(address, "POST", "/builds/shop/release-1", &jane, "build").await.status(), 201);
     for status in [200, 404] {
         let path = if status == 200 { "/api/v2/flows/jane/shop" } else { "/api/v2/flows/jane/unknown" };
-        assert_eq!(ask(address, "GET", path, &[("authorization", &bearer)], "").await.status(), status);
+        assert_eq!(send(address, "GET", path, &[("authorization", &bearer)], "").await.status(), status);
     }
-    let figures = ask(address, "GET", "/metrics", &[], "").await;
+    let figures = send(address, "GET", "/metrics", &[], "").await;
     let figures = String::from_utf8(figures.into_body().to_vec()).unwrap();
     for line in [
         "evidence_calls_total{operation=\"get_flow\"} 2",
@@ -96,12 +96,12 @@ async fn the_figures_count_every_call_whatever_carried_it() {
 async fn the_layers_work_around_the_api() {
     let (address, _) = open().await;
     let asked = [("accept-encoding", "gzip"), ("x-request-id", "r-1")];
-    let reply = ask(address, "GET", "/api/v2/openapi.json", &asked, "").await;
+    let reply = send(address, "GET", "/api/v2/openapi.json", &asked, "").await;
     assert_eq!(reply.headers()["content-encoding"], "gzip");
     assert_eq!(reply.headers()["x-request-id"], "r-1");
-    let reply = ask(address, "GET", "/api/v2/unknown", &[], "").await;
+    let reply = send(address, "GET", "/api/v2/unknown", &[], "").await;
     assert_eq!((reply.status().as_u16(), &json(&reply)["message"]), (404, &Value::from("Not found")));
     assert!(reply.headers().contains_key("x-request-id"));
-    let own = ask(address, "GET", "/unknown", &[], "").await;
+    let own = send(address, "GET", "/unknown", &[], "").await;
     assert_eq!((own.status().as_u16(), own.body().len()), (404, 0));
 }

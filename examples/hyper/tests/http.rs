@@ -10,7 +10,7 @@ use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
 use tokio::net::TcpListener;
 
-use crate::http_client::ask;
+use crate::http_client::send;
 
 #[tokio::test]
 async fn the_api_answers_through_the_layers() {
@@ -23,11 +23,11 @@ async fn the_api_answers_through_the_layers() {
 
     let bearer = format!("Bearer {}", key.reveal());
     let caller = ("authorization", bearer.as_str());
-    let reply = ask(address, "GET", "/api/v2/flows/jane", &[caller, ("x-request-id", "r-1")], "").await;
+    let reply = send(address, "GET", "/api/v2/flows/jane", &[caller, ("x-request-id", "r-1")], "").await;
     assert_eq!((reply.status().as_u16(), &reply.body()[..]), (200, &b"[]"[..]));
     assert_eq!(reply.headers()["x-request-id"], "r-1");
 
-    let reply = ask(address, "GET", "/api/v2/openapi.json", &[("accept-encoding", "gzip")], "").await;
+    let reply = send(address, "GET", "/api/v2/openapi.json", &[("accept-encoding", "gzip")], "").await;
     assert_eq!(
         (reply.status().as_u16(), &reply.headers()["content-encoding"]),
         (200, &"gzip".parse().unwrap())
@@ -39,6 +39,6 @@ async fn the_api_answers_through_the_layers() {
         ("PROPFIND", "/api/v2/flows/jane", 405),
         ("GET", "/x", 404),
     ] {
-        assert_eq!(ask(address, method, path, &[], "").await.status(), status, "{method} {path}");
+        assert_eq!(send(address, method, path, &[], "").await.status(), status, "{method} {path}");
     }
 }

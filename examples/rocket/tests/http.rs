@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use crate::http_client::ask;
+use crate::http_client::send;
 
 const FORM: &str = "multipart/form-data; boundary=b";
 
@@ -58,14 +58,14 @@ async fn open() -> Shop {
 
 impl Shop {
     /// Sends a request of jane. Returns the status, and the body as text.
-    async fn ask(&self, method: &str, path: &str, media_type: &str, body: &str) -> (u16, String) {
+    async fn send(&self, method: &str, path: &str, media_type: &str, body: &str) -> (u16, String) {
         let headers = [("authorization", self.bearer.as_str()), ("content-type", media_type)];
-        let reply = ask(self.address, method, path, &headers, body.to_owned()).await;
+        let reply = send(self.address, method, path, &headers, body.to_owned()).await;
         (reply.status().as_u16(), String::from_utf8(reply.into_body().to_vec()).unwrap())
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
-        self.ask("GET", path, "text/plain", "").await
+        self.send("GET", path, "text/plain", "").await
     }
 
     /// Sends a POST of an attestation, of which `rest` has the last headers and the body, possibly
@@ -96,9 +96,9 @@ async fn the_application_keeps_its_routes_state_fairings_and_catchers() {
 #[rocket::async_test]
 async fn what_rocket_refuses_by_itself_is_told_in_json_below_the_mount_point() {
     let shop = open().await;
-    let (status, text) = shop.ask("PROPFIND", "/api/v2/flows/jane", "text/plain", "").await;
+    let (status, text) = shop.send("PROPFIND", "/api/v2/flows/jane", "text/plain", "").await;
     assert_eq!((status, text.as_str()), (400, r#"{"message":"Bad Request"}"#));
-    let (status, text) = shop.ask("PROPFIND", "/visits", "text/plain", "").await;
+    let (status, text) = shop.send("PROPFIND", "/visits", "text/plain", "").await;
     assert_eq!((status, text.starts_with("<!DOCTYPE html>")), (400, true), "{text}");
 }
 
@@ -106,10 +106,10 @@ async fn what_rocket_refuses_by_itself_is_told_in_json_below_the_mount_point() {
 async fn a_form_does_not_turn_a_post_into_another_verb() {
     let shop = open().await;
     let account = ("application/json", r#"{"name": "ci"}"#);
-    assert_eq!(shop.ask("POST", "/api/v2/service-accounts/acme", account.0, account.1).await.0, 201);
+    assert_eq!(shop.send("POST", "/api/v2/service-accounts/acme", account.0, account.1).await.0, 201);
     let path = "/api/v2/service-accounts/acme/ci";
     for body in ["_method=delete", "a=b"] {
-        let (status, text) = shop.ask("POST", path, "application/x-www-form-urlencoded", body).await;
+        let (status, text) = shop.send("POST", path, "application/x-www-form-urlencoded", body).await;
         assert_eq!((status, text.as_str()), (415, r#"{"message":"Unsupported media type"}"#), "{body}");
     }
     assert_eq!(shop.get(path).await.0, 200);
@@ -138,7 +138,7 @@ async fn a_file_streams_in_and_out() {
     let shop = open().await;
     let trail =
         "--b\r\nContent-Disposition: form-data; name=\"data_json\"\r\n\r\n{\"name\": \"t\"}\r\n--b--\r\n";
-    assert_eq!(shop.ask("PUT", "/api/v2/trails/acme/shop", FORM, trail).await.0, 201);
+    assert_eq!(shop.send("PUT", "/api/v2/trails/acme/shop", FORM, trail).await.0, 201);
     let file: String = ('a'..='z').cycle().take(5 << 20).collect();
     let document = json!({"attestation_name": "scan", "is_compliant": true});
     let form = [
@@ -157,7 +157,7 @@ async fn a_file_streams_in_and_out() {
     let path = link.strip_prefix("http://localhost:8001").unwrap();
     let (status, text) = shop.get(path).await;
     assert_eq!((status, text == file), (200, true));
-    let head = ask(shop.address, "HEAD", path, &[("authorization", &shop.bearer)], "").await;
+    let head = send(shop.address, "HEAD", path, &[("authorization", &shop.bearer)], "").await;
     assert_eq!(
         (head.status().as_u16(), &head.headers()["content-length"]),
         (200, &"5242880".parse().unwrap())

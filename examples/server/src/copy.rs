@@ -21,7 +21,7 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
         return Err(Failure::NothingToCopy);
     }
     let to = store::open(&options.target()).await?;
-    let to_attachments = to_attachments.map(|place| MarkedPlace::being_filled(to.store(), Arc::new(place)));
+    let to_attachments = to_attachments.map(|place| MarkedPlace::for_copy(to.store(), Arc::new(place)));
     let summary = async {
         let (from, to) = (side(&from, from_attachments.as_ref()), side(&to, to_attachments.as_ref()));
         let summary = copy(from, to, &mut print_progress).await?;

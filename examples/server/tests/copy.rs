@@ -155,7 +155,7 @@ fn a_server_on_a_copy_takes_no_directory_but_the_one_that_was_filled() {
         let mut serve = program(&[]);
         serve.env("EVIDENCE_ATTACHMENTS", url(attachments));
         let server = Server::run(serve, &to, &key);
-        let (found, text) = server.ask("GET", "/ready", "text/plain", "");
+        let (found, text) = server.call("GET", "/ready", "text/plain", "");
         assert_eq!(found, status, "{text}");
     }
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);

@@ -72,7 +72,7 @@ fn put_large(server: &Server, number: usize) -> (u16, String) {
 
 fn put(server: &Server, name: &str, description: &str) -> (u16, String) {
     let body = format!(r#"{{"name":"{name}","type":"server","description":"{description}"}}"#);
-    server.ask("PUT", &format!("/api/v2/environments/{ORG}"), "application/json", &body)
+    server.call("PUT", &format!("/api/v2/environments/{ORG}"), "application/json", &body)
 }
 
 #[test]
@@ -89,14 +89,14 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
     let small = (0..1000).take_while(|number| put(&server, &format!("small-{number}"), "").0 == 201).count();
     assert!(small < 1000);
     let last = format!("/api/v2/environments/{ORG}/env-{}", written - 1);
-    assert_eq!(server.ask("GET", &last, "application/json", "").0, 200);
-    let (status, text) = server.ask("GET", "/ready", "text/plain", "");
+    assert_eq!(server.call("GET", &last, "application/json", "").0, 200);
+    let (status, text) = server.call("GET", "/ready", "text/plain", "");
     assert!(status == 503 && text.contains("\"Not ready: "), "{text}");
     drop(server);
 
     let server = Server::serve(&database, &key);
     for path in [last.as_str(), "/ready"] {
-        assert_eq!(server.ask("GET", path, "application/json", "").0, 200, "{path}");
+        assert_eq!(server.call("GET", path, "application/json", "").0, 200, "{path}");
     }
     assert_eq!(put_large(&server, written).0, 201);
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();

@@ -72,7 +72,7 @@ fn a_target_that_fails_is_shown_and_holds_up_no_other_and_can_be_told_again() {
             .copied()
             .collect::<Vec<_>>()
     );
-    let shown = |number: usize| server.ask("GET", &format!("/api/v2/actions/{ORG}/{number}"), JSON, "").1;
+    let shown = |number: usize| server.call("GET", &format!("/api/v2/actions/{ORG}/{number}"), JSON, "").1;
     let begun = Instant::now();
     while !shown(2).contains(r#""is_failing":true"#) {
         assert!(begun.elapsed() < PATIENCE, "{}", shown(2));

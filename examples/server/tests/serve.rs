@@ -24,7 +24,7 @@ fn terminate(server: &Server) {
 #[test]
 fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
     let mut server = Server::start(&Database::default());
-    let (status, text) = server.ask("GET", "/ready", "text/plain", "");
+    let (status, text) = server.call("GET", "/ready", "text/plain", "");
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nOK"), "{text}");
     terminate(&server);
@@ -57,17 +57,17 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     // Everything that was acknowledged exists after the next start.
     let next = Server::serve(&database, &server.key);
-    let (status, text) = next.ask("GET", "/api/v2/environments/acme/prod", "application/json", "");
+    let (status, text) = next.call("GET", "/api/v2/environments/acme/prod", "application/json", "");
     assert_eq!(status, 200, "{text}");
 }
 
 #[test]
 fn a_seeded_key_opens_the_organization_and_nothing_else_does() {
     let mut server = Server::start(&Database::default());
-    let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
+    let (status, text) = server.call("GET", "/api/v2/flows/acme", "application/json", "");
     assert_eq!(status, 200, "{text}");
     server.key = "ev_wrong".to_owned();
-    let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
+    let (status, text) = server.call("GET", "/api/v2/flows/acme", "application/json", "");
     assert_eq!(status, 401, "{text}");
 }
 
@@ -147,7 +147,7 @@ fn a_running_server_follows_what_the_operator_manages_within_a_second() {
     assert_eq!(says(&["member", "list", "beta"]), "john admin\n");
     let key = says(&["key", "add", "john", "--description", "laptop"]);
     server.key = key.trim_end().to_owned();
-    let status = || server.ask("GET", "/api/v2/flows/acme", "application/json", "").0;
+    let status = || server.call("GET", "/api/v2/flows/acme", "application/json", "").0;
     let status_in_a_second = || {
         sleep(Duration::from_secs(1));
         status()
@@ -221,7 +221,7 @@ fn the_demo_tells_of_requests_that_work() {
         .collect();
     assert_eq!(paths.len(), 4, "{printed:?}");
     for path in paths {
-        let (status, text) = server.ask("GET", path, "application/json", "");
+        let (status, text) = server.call("GET", path, "application/json", "");
         assert_eq!(status, 200, "{path}: {text}");
     }
 }
@@ -293,7 +293,7 @@ fn bodies_on_their_way_are_not_held_in_memory() {
     const SIZE: usize = 8 << 20;
     let server = Server::start(&Database::default());
     let environment = r#"{"name":"prod","type":"server","description":""}"#;
-    let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", environment);
+    let (status, text) = server.call("PUT", "/api/v2/environments/acme", "application/json", environment);
     assert_eq!(status, 201, "{text}");
     let memory = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
@@ -333,7 +333,7 @@ fn limits_are_set_by_the_environment_and_shown_to_callers() {
     let mut program = program(&[]);
     program.env("EVIDENCE_LIMITS", "file=3MiB,tags=7");
     let server = Server::run(program, &database, &key);
-    let (status, text) = server.ask("GET", "/api/v2/limits", "application/json", "");
+    let (status, text) = server.call("GET", "/api/v2/limits", "application/json", "");
     assert_eq!(status, 200, "{text}");
     for (name, value) in [("file", 3 << 20), ("tags", 7), ("files", 32)] {
         let unit = if name == "file" { "bytes" } else { "count" };
@@ -357,12 +357,12 @@ fn attachments_are_kept_in_the_directory_that_is_named() {
                 nothing found\r\n--b--\r\n";
     let trail = "/api/v2/attestations/acme/web/trail/t";
     let (status, text) =
-        server.ask("POST", &format!("{trail}/generic"), "multipart/form-data; boundary=b", form);
+        server.call("POST", &format!("{trail}/generic"), "multipart/form-data; boundary=b", form);
     assert_eq!(status, 201, "{text}");
-    let (_, text) = server.ask("GET", &format!("{trail}/scan"), "application/json", "");
+    let (_, text) = server.call("GET", &format!("{trail}/scan"), "application/json", "");
     let (_, id) = text.split_once("\"attestation_id\":\"").expect(&text);
     let id = id.split('"').next().unwrap();
-    let (status, text) = server.ask("GET", &format!("{trail}/attestation/{id}/evidence"), "text/plain", "");
+    let (status, text) = server.call("GET", &format!("{trail}/attestation/{id}/evidence"), "text/plain", "");
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nnothing found"), "{text}");
 
@@ -384,7 +384,7 @@ fn a_server_whose_attachments_cannot_be_written_is_not_ready() {
     let mut program = program(&[]);
     program.env("EVIDENCE_ATTACHMENTS", format!("file://{}", directory.display()));
     let server = Server::run(program, &database, &key);
-    let ready = || server.ask("GET", "/ready", "text/plain", "");
+    let ready = || server.call("GET", "/ready", "text/plain", "");
     assert_eq!(ready().0, 200);
     std::fs::rename(&directory, &away).unwrap();
     std::fs::write(&directory, "no directory").unwrap();
@@ -409,7 +409,7 @@ fn a_log_that_nobody_reads_keeps_no_request_waiting() {
     // With a line for each statement, this exceeds the capacity of a pipe and of the line buffer.
     for number in 0..1500 {
         let body = format!(r#"{{"name":"env-{number}","type":"server","description":""}}"#);
-        let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", &body);
+        let (status, text) = server.call("PUT", "/api/v2/environments/acme", "application/json", &body);
         assert_eq!(status, 201, "{text}");
     }
     // When the log is read again, it reports the number of missing lines.
@@ -525,7 +525,7 @@ fn an_upload_that_cannot_be_held_is_answered_503_and_leaves_nothing() {
         };
         let form: String = files.iter().enumerate().map(part).collect();
         let path = "/api/v2/attestations/acme/build/trail/first/generic";
-        server.ask("POST", path, "multipart/form-data; boundary=x", &format!("{data}{form}--x--\r\n"))
+        server.call("POST", path, "multipart/form-data; boundary=x", &format!("{data}{form}--x--\r\n"))
     };
     // Incompressible data beyond the memory limit.
     let mut number = 1_u64;
@@ -539,7 +539,7 @@ fn an_upload_that_cannot_be_held_is_answered_503_and_leaves_nothing() {
         let (status, text) = attest(&files);
         assert!(status == 503 && text.to_lowercase().contains("retry-after: "), "{text}");
     }
-    let (status, _) = server.ask("GET", "/api/v2/flows/acme/build", "application/json", "");
+    let (status, _) = server.call("GET", "/api/v2/flows/acme/build", "application/json", "");
     assert_eq!(status, 404);
     // Short ones need no file.
     let (status, text) = attest(&["x", "y"]);

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::actions::{Action, ActionStore};
-use evidence_core::feed::Held;
 use evidence_core::id::Id;
+use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
@@ -68,14 +68,14 @@ impl DeliveryStore for Broken {
         Ok(due)
     }
 
-    async fn put_delivery(&self, delivery: &Delivery, held: Option<&Held>) -> StoreResult<bool> {
-        let held = held.filter(|_| !self.has(Defect::PutsDeliveriesWithoutTheLease));
+    async fn put_delivery(&self, delivery: &Delivery, lease: Option<&HeldLease>) -> StoreResult<bool> {
+        let lease = lease.filter(|_| !self.has(Defect::PutsDeliveriesWithoutTheLease));
         if self.has(Defect::PutsDeliveriesOverOthers) {
             let known = self.whole.deliveries(delivery.org, &[delivery.target]).await?;
             let revision = known.first().map_or(0, |known| known.revision);
-            return self.whole.put_delivery(&Delivery { revision, ..delivery.clone() }, held).await;
+            return self.whole.put_delivery(&Delivery { revision, ..delivery.clone() }, lease).await;
         }
-        self.whole.put_delivery(delivery, held).await
+        self.whole.put_delivery(delivery, lease).await
     }
 
     async fn forget_delivery(&self, org: Id, target: Id) -> StoreResult<()> {

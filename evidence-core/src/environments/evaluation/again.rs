@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::policies::PolicySet;
 use super::reported::Reports;
-use super::verdicts::{EvaluatedArtifact, Judged, Standard, judged};
+use super::verdicts::{EvaluatedArtifact, EvaluatedCandidates, OwnRequirements, evaluate_candidates};
 use crate::context::Context;
 use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::error::Result;
@@ -27,19 +27,20 @@ pub(in crate::environments) async fn differences_again(
     let reports = Reports::read(snapshot.environment, &running, (u64::MAX, snapshot.at), cx).await?;
     let states = reports.evaluated(&policies, 0, cx).await?;
     let running = Arc::new(running);
-    let Judged { candidates, .. } =
-        judged(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
+    let EvaluatedCandidates { candidates, .. } =
+        evaluate_candidates(Arc::clone(&running), states, &policies, Vec::new(), true, cx).await?;
     let judged_by = AppliedPolicy::digest(&policies.applied());
     let artifacts = candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
-    let standard = Standard { own: policies.own_places(), requires_provenance: snapshot.requires_provenance };
-    let evaluated = EvaluatedArtifact::all(&running, &artifacts, &standard)?;
+    let requirements =
+        OwnRequirements { own: policies.own_indexes(), requires_provenance: snapshot.requires_provenance };
+    let evaluated = EvaluatedArtifact::all(&running, &artifacts, &requirements)?;
     let not_evaluated = recorded.iter().filter(|one| one.not_evaluated.is_some());
     let not_evaluated: BTreeMap<_, _> = not_evaluated.map(|one| (one.key(), one.compliant)).collect();
     let verdict = |artifact: &EvaluatedArtifact| {
         not_evaluated.get(&artifact.key).copied().unwrap_or(artifact.found.compliant)
     };
     let verdicts = evaluated.iter().map(verdict);
-    let compliant = policy::snapshot_compliant(verdicts, standard.judges());
+    let compliant = policy::snapshot_compliant(verdicts, requirements.is_any());
     let mut differences = Vec::new();
     if not_evaluated.is_empty() && policies.verdicts(&evaluated) != snapshot.logical {
         differences.push("other verdicts of logical environments".to_owned());

@@ -17,7 +17,7 @@ pub(super) struct Difference {
     pub(super) exits: Vec<ArtifactKey>,
     /// Whether a snapshot is required: something started, exited, got an additional name, or differs in more
     /// than counts, times, names and context.
-    pub(super) tells_something: bool,
+    pub(super) has_events: bool,
 }
 
 pub(super) fn difference(
@@ -27,20 +27,22 @@ pub(super) fn difference(
 ) -> Difference {
     let running: BTreeSet<&ArtifactKey> = evaluated.iter().map(|artifact| &artifact.key).collect();
     let exits: Vec<ArtifactKey> = open.keys().filter(|key| !running.contains(key)).cloned().collect();
-    let mut tells_something = !exits.is_empty();
+    let mut has_events = !exits.is_empty();
     let mut changes = Vec::new();
     for artifact in evaluated {
         let before = open.get(&artifact.key);
         let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
-        tells_something |= change != Change::Unchanged;
-        if change != Change::Unchanged || before.is_some_and(|before| seen_otherwise(before, artifact)) {
+        has_events |= change != Change::Unchanged;
+        if change != Change::Unchanged
+            || before.is_some_and(|before| is_described_differently(before, artifact))
+        {
             changes.push(artifact.instance(change, before, index));
         }
     }
-    Difference { changes, exits, tells_something }
+    Difference { changes, exits, has_events }
 }
 
-fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
+fn is_described_differently(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
     let now = &now.observed;
     let names = (before.name != now.name) || (before.other_names != now.other_names);
     names || before.created != now.created || before.context != now.context

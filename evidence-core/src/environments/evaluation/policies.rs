@@ -28,7 +28,7 @@ pub(super) struct PolicySet {
 }
 
 /// Returns the logical environments with policies that have this member.
-async fn demanding(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>> {
+async fn logical_with_policies(member: Id, cx: &Context<'_>) -> Result<Vec<KnownEnvironment>> {
     let ids = cx.store().logical_environments(cx.org()?, &[member]).await?;
     let mut demanding = Vec::new();
     for part in ids.chunks(RECORD_BATCH_SIZE) {
@@ -55,7 +55,7 @@ impl PolicySet {
     ) -> Result<Self> {
         let mut policies = Self::default();
         let (member, own) = (known.record.id, BTreeSet::from_iter(known.record.policies.iter().copied()));
-        for logical in demanding(member, cx).await? {
+        for logical in logical_with_policies(member, cx).await? {
             policies.preconditions.push(logical.unchanged());
             let demanded = distinct(logical.record.policies);
             policies.demanded.extend(demanded.iter().filter(|id| !own.contains(id)));
@@ -78,14 +78,14 @@ impl PolicySet {
     }
 
     /// Returns the indexes of its own policies. An index beyond the recordable range is `None`.
-    pub(super) fn own_places(&self) -> Vec<Option<u16>> {
+    pub(super) fn own_indexes(&self) -> Vec<Option<u16>> {
         let places = self.versions.keys().enumerate();
         let own = places.filter(|(_, id)| !self.demanded.contains(id));
         own.map(|(place, _)| u16::try_from(place).ok()).collect()
     }
 
     /// Returns whether a snapshot was evaluated against these policies, for the same logical environments.
-    pub(super) fn are_those_of(&self, snapshot: &Snapshot) -> bool {
+    pub(super) fn match_snapshot(&self, snapshot: &Snapshot) -> bool {
         let logical = snapshot.logical.iter().map(|verdict| (&verdict.environment, &verdict.policies));
         snapshot.policies == self.applied()
             && snapshot.demanded.iter().eq(&self.demanded)
@@ -93,7 +93,7 @@ impl PolicySet {
     }
 
     /// Returns whether a ledger with this many entries has all of these versions.
-    pub(super) fn are_within(&self, entries: u64) -> bool {
+    pub(super) fn exist_within(&self, entries: u64) -> bool {
         self.preconditions
             .iter()
             .all(|precondition| !matches!(precondition, Precondition::Revision(_, _, at) if *at >= entries))

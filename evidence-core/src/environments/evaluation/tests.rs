@@ -132,7 +132,7 @@ fn what_starts_is_annotated_with_its_verdict() {
         let found = difference(&BTreeMap::new(), &[evaluated('a', compliant)], 1);
         let annotations: Vec<_> = found.changes.iter().map(|change| change.annotation.clone()).collect();
         assert_eq!(annotations, [Annotation { kind: kind.to_owned(), was: 0, now: 1 }]);
-        assert!(found.tells_something && found.exits.is_empty());
+        assert!(found.has_events && found.exits.is_empty());
     }
 }
 
@@ -247,9 +247,9 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             true,
         ),
     ];
-    for (what, before, now, kind, tells_something) in table {
+    for (what, before, now, kind, has_events) in table {
         let found = difference(&open(&[before]), &[now], 2);
-        assert_eq!(found.tells_something, tells_something, "{what}");
+        assert_eq!(found.has_events, has_events, "{what}");
         let kinds: Vec<_> = found.changes.iter().map(|change| change.annotation.kind.as_str()).collect();
         assert_eq!(kinds, Vec::from_iter(kind), "{what}");
         assert!(found.changes.iter().all(|change| change.from == 2), "{what}");
@@ -263,7 +263,7 @@ fn what_is_gone_exits_and_what_stays_the_same_is_not_written_again() {
     assert_eq!(found.exits, [ArtifactKey::from(&fingerprint('a'))]);
     let changed: Vec<_> = found.changes.iter().map(|change| change.fingerprint.clone()).collect();
     assert_eq!(changed, [Some(fingerprint('c'))]);
-    assert!(found.tells_something);
+    assert!(found.has_events);
 }
 
 #[test]
@@ -299,12 +299,12 @@ fn what_has_no_digest_is_the_same_while_its_name_is() {
         ("verdict", task(), vec![undigested("task", Some(false))], vec![], &["became-non-compliant"], true),
         ("name", task(), renamed, vec![task().key], &["started-unknown"], true),
     ];
-    for (what, before, now, exits, kinds, tells_something) in table {
+    for (what, before, now, exits, kinds, has_events) in table {
         let found = difference(&open(&[before]), &now, 2);
         assert_eq!(found.exits, exits, "{what}");
         let annotated: Vec<_> = found.changes.iter().map(|change| change.annotation.kind.as_str()).collect();
         assert_eq!(annotated, kinds, "{what}");
-        assert_eq!(found.tells_something, tells_something, "{what}");
+        assert_eq!(found.has_events, has_events, "{what}");
     }
 }
 
@@ -315,7 +315,7 @@ fn a_digest_makes_another_artifact_of_what_had_none_whatever_its_name() {
     let found = difference(&open(from_ref(&bare)), from_ref(&digested), 2);
     assert_eq!(found.exits, from_ref(&bare.key));
     assert_eq!(found.changes.len(), 1);
-    assert!(found.tells_something);
+    assert!(found.has_events);
 
     let both = difference(&open(from_ref(&digested)), &[digested, bare.clone()], 2);
     assert_eq!(both.exits, []);

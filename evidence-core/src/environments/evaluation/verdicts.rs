@@ -19,7 +19,7 @@ use crate::snapshots::record::{DeploymentSource, LogicalVerdict, PolicyOutcome, 
 use crate::store::error::StoreError;
 
 /// The running artifacts, evaluated.
-pub(super) struct Judged {
+pub(super) struct EvaluatedCandidates {
     pub(super) candidates: Vec<Candidate>,
     /// Whether a limit was exceeded, so that none was evaluated.
     pub(super) exceeds: bool,
@@ -27,14 +27,14 @@ pub(super) struct Judged {
 
 /// Evaluates running artifacts against each of the policies, a few policies at a time. `others` are the sizes
 /// of artifacts that were evaluated before.
-pub(super) async fn judged(
+pub(super) async fn evaluate_candidates(
     running: Arc<ReportedState>,
     states: EvaluatedReports,
     policies: &PolicySet,
     others: Vec<(usize, usize)>,
     heavy: bool,
     cx: &Context<'_>,
-) -> Result<Judged> {
+) -> Result<EvaluatedCandidates> {
     let mut exceeds = states.exceeds.clone().filter(|_| !policies.versions.is_empty());
     let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
     let mut candidates = cx.compute().run_if(heavy, find).await??;
@@ -52,7 +52,7 @@ pub(super) async fn judged(
     }
     let policies = policies.versions.len();
     for artifact in &mut candidates {
-        if let Some(why) = work.exceeds_of_one(artifact.places(), cx.limits()) {
+        if let Some(why) = work.exceeds_per_artifact(artifact.places(), cx.limits()) {
             artifact.is_not_evaluated(why, policies);
         }
     }
@@ -62,7 +62,7 @@ pub(super) async fn judged(
     exceeds = exceeds.or_else(|| work.exceeds(places, cx.limits()));
     if let Some(why) = exceeds {
         candidates.iter_mut().for_each(|artifact| artifact.is_not_evaluated(why.clone(), policies));
-        return Ok(Judged { candidates, exceeds: true });
+        return Ok(EvaluatedCandidates { candidates, exceeds: true });
     }
     for part in parts {
         let parsed = cx.parsed_policies(&part).await?;
@@ -81,7 +81,7 @@ pub(super) async fn judged(
             candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
         }
     }
-    Ok(Judged { candidates, exceeds: false })
+    Ok(EvaluatedCandidates { candidates, exceeds: false })
 }
 
 /// A running artifact with its evaluation.
@@ -98,13 +98,13 @@ impl EvaluatedArtifact {
     pub(super) fn all(
         running: &ReportedState,
         artifacts: &Evaluated,
-        standard: &Standard,
+        requirements: &OwnRequirements,
     ) -> Result<Vec<Self>> {
         let evaluated = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
             let missing = || StoreError::Failed(format!("{key} was not evaluated").into());
             let mut found = Arc::clone(artifacts.get(key).ok_or_else(missing)?);
             // Evaluations are cached without the environment's own requirements.
-            let compliant = standard.verdict(&found);
+            let compliant = requirements.verdict(&found);
             if compliant != found.compliant {
                 Arc::make_mut(&mut found).compliant = compliant;
             }
@@ -115,15 +115,15 @@ impl EvaluatedArtifact {
 }
 
 /// The environment's own requirements for running artifacts.
-pub(super) struct Standard {
+pub(super) struct OwnRequirements {
     /// The indexes of its own policies among all that it is evaluated against, as far as they are recorded.
     pub(super) own: Vec<Option<u16>>,
     pub(super) requires_provenance: bool,
 }
 
-impl Standard {
+impl OwnRequirements {
     /// Returns whether it has any requirement.
-    pub(super) const fn judges(&self) -> bool {
+    pub(super) const fn is_any(&self) -> bool {
         !self.own.is_empty() || self.requires_provenance
     }
 
@@ -236,7 +236,7 @@ impl Candidate {
         if self.not_evaluated.is_some() {
             return;
         }
-        let (artifact, contexts) = (self.observed.as_policies_see_it(), &self.contexts);
+        let (artifact, contexts) = (self.observed.to_policy_artifact(), &self.contexts);
         for policy in policies {
             self.is_final &= policy.is_readable();
             let place = self.satisfied.len();

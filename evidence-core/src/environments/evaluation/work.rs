@@ -62,7 +62,7 @@ impl Work {
     }
 
     /// Returns the reason if the rule results in this many places exceed the limit for one artifact.
-    pub(crate) fn exceeds_of_one(self, places: usize, limits: &Limits) -> Option<String> {
+    pub(crate) fn exceeds_per_artifact(self, places: usize, limits: &Limits) -> Option<String> {
         let most = limits.resolutions;
         let exceeds = self.rules.saturating_mul(places) > most;
         exceeds.then(|| format!("The policies produce more than {most} rule results for one artifact"))
@@ -148,7 +148,7 @@ mod tests {
             let mut work = Work::default();
             work.add(policies.iter().copied());
             let most = flows.iter().copied().max().unwrap_or_default();
-            let of_one = work.exceeds_of_one(most, limits);
+            let of_one = work.exceeds_per_artifact(most, limits);
             of_one.or_else(|| work.exceeds(flows.iter().map(|flows| (*flows, 1)).collect(), limits))
         };
         for (policies, flows, expected) in table {

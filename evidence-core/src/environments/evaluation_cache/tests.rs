@@ -143,7 +143,7 @@ fn a_trail_is_taken_out_with_all_that_shares_one() {
         [(vec![], 0), (vec![9], 0), (vec![1], 3), (vec![3], 3), (vec![4], 1), (vec![3, 4], 4)]
     {
         let mut artifacts: Evaluated = keys.iter().cloned().zip(trails.map(from_trails)).collect();
-        let found = take_of_trails(&mut artifacts, &taken.iter().copied().map(id).collect());
+        let found = take_artifacts_of_trails(&mut artifacts, &taken.iter().copied().map(id).collect());
         assert_eq!((found.len(), artifacts.len()), (gone, 5 - gone), "{taken:?}");
         assert!(found.iter().all(|key| !artifacts.contains_key(key)));
     }
@@ -160,14 +160,14 @@ fn every_evaluation_takes_room() {
         kept: BTreeMap::new(),
         bytes: 0,
     }
-    .measured();
+    .with_size();
     let least = nothing.bytes();
     let one = LastEvaluation {
         policies: vec![(id(1), 1)],
         artifacts: Evaluated::from([(ArtifactKey::from(&fingerprint('1')), from_trails(&[1]))]),
         ..nothing
     }
-    .measured();
+    .with_size();
     assert!(one.bytes() > least + LEAST, "{least}, {}", one.bytes());
 }
 

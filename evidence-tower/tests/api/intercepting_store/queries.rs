@@ -22,9 +22,9 @@ use evidence_core::builds::{Build, BuildFilter, BuildStore};
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentStore, DeploymentTime};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
-use evidence_core::feed;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
+use evidence_core::leases;
 use evidence_core::ledger::{Frontier, LedgerHashes, Needs};
 use evidence_core::name::{CommitSha, Fingerprint};
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
@@ -47,13 +47,13 @@ use evidence_core::trails::{
 
 use super::InterceptingStore;
 
-/// Implements traits of stores: each query waits for [`InterceptingStore::ask`] under its name, and goes on to the inner store.
+/// Implements traits of stores: each query waits for [`InterceptingStore::intercept`] under its name, and goes on to the inner store.
 macro_rules! intercept {
     ($($store:ident { $($query:ident($($name:ident: $type:ty),*) -> $answer:ty;)* })*) => {$(
         #[async_trait]
         impl $store for InterceptingStore {
             $(async fn $query(&self, $($name: $type),*) -> StoreResult<$answer> {
-                self.ask(stringify!($query), self.inner.$query($($name),*)).await
+                self.intercept(stringify!($query), self.inner.$query($($name),*)).await
             })*
         }
     )*};
@@ -228,7 +228,7 @@ intercept! {
         due_deliveries(
             channel: Channel, now: Timestamp, after: Option<Id>, limit: u64
         ) -> Option<(Id, Vec<Delivery>)>;
-        put_delivery(delivery: &Delivery, held: Option<&feed::Held>) -> bool;
+        put_delivery(delivery: &Delivery, lease: Option<&leases::HeldLease>) -> bool;
         forget_delivery(org: Id, target: Id) -> ();
     }
 
@@ -242,13 +242,13 @@ intercept! {
     }
 
     AllowlistStore {
-        allowances_listed(org: Id, in_force_at: Option<Timestamp>) -> Vec<Listed<u64>>;
-        allowances(org: Id, indexes: &[u64]) -> Vec<AllowlistEntry>;
+        allowlist_entries_listed(org: Id, in_force_at: Option<Timestamp>) -> Vec<Listed<u64>>;
+        allowlist_entries(org: Id, indexes: &[u64]) -> Vec<AllowlistEntry>;
         allowed(
             org: Id, environment: Id, fingerprints: &[Fingerprint], entries: u64, at: Timestamp
         ) -> Vec<AllowedArtifact>;
-        allowance_count(org: Id, environment: Id, at: Timestamp, most: u64) -> u64;
-        ended_allowances(after: Timestamp, until: Timestamp, limit: u64) -> Vec<EndedAllowlistEntry>;
+        allowlist_entry_count(org: Id, environment: Id, at: Timestamp, most: u64) -> u64;
+        ended_allowlist_entries(after: Timestamp, until: Timestamp, limit: u64) -> Vec<EndedAllowlistEntry>;
     }
 
     AttestationTypeStore {

@@ -26,7 +26,7 @@ fn pull_request(field: &str, value: Value) -> Value {
 #[apply(on_every_store)]
 async fn pull_request_attestation_has_its_three_parts(api: Api) {
     let document = json!({"attestation_name": "review", "git_provider": "git", "pull_requests": []});
-    let post = api.attest_in("shop", "t", "pull_request");
+    let post = api.post_attestation("shop", "t", "pull_request");
     let parts = [
         ("name=\"attachment_file\"", "as plain text"),
         ("name=\"attachment_file.0\"; filename=\"zero.txt\"", "0"),
@@ -38,7 +38,7 @@ async fn pull_request_attestation_has_its_three_parts(api: Api) {
     let found = api.get("/attestations/acme/shop/trail/t/review").await;
     found.expect(200, json!([{"attachments": names}]));
     let twice = [parts[3], parts[3]];
-    api.attest_in("shop", "t", "pull_request").form(&twice).await.refuses_field(400, "data_json");
+    api.post_attestation("shop", "t", "pull_request").form(&twice).await.expect_field_error(400, "data_json");
 }
 
 #[apply(on_every_store)]
@@ -83,22 +83,22 @@ async fn artifact_look_ups_take_a_flow_name_of_its_pattern(api: Api) {
     for look_up in ["fingerprint/aaaaa", "commit_sha/aaaaa", "aaaaa/latest_commit"] {
         for name in ["-a", "a%20b", "a%0A", "%C3%A9", &"a".repeat(256)] {
             let refused = api.get(&format!("/artifacts/acme/{name}/{look_up}")).await;
-            refused.refuses_field(400, "flow_name");
+            refused.expect_field_error(400, "flow_name");
         }
         let unknown = api.get(&format!("/artifacts/acme/a.b-c_d~e/{look_up}")).await;
-        assert_eq!(unknown.message(404), "Flow not found");
+        assert_eq!(unknown.error_message(404), "Flow not found");
     }
 }
 
 #[apply(on_every_store)]
 async fn of_a_repeated_parameter_the_last_one_counts_and_unknown_ones_do_not(api: Api) {
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     api.report_running("prod", &[]).await.created();
     let one = json!([{"index": 1}]);
     for query in ["per_page=0&per_page=1", "interval=x&interval=1", "page=9&page=1", "more=1&more=2"] {
         api.get(&format!("/snapshots/acme/prod?{query}")).await.expect(200, one.clone());
     }
-    api.get("/snapshots/acme/prod?per_page=1&per_page=0").await.refuses_field(400, "query.per_page");
+    api.get("/snapshots/acme/prod?per_page=1&per_page=0").await.expect_field_error(400, "query.per_page");
 }
 
 #[apply(on_every_store)]
@@ -110,7 +110,7 @@ async fn what_is_open_takes_unknown_properties_and_never_keeps_them(api: Api) {
     assert_ne!(made["created_at"], 1);
     let patch = json!({"name": "other", "display_name": "other", "for_webhook": true, "created_at": 1});
     assert_eq!(api.patch("/service-accounts/acme/ci").json(patch).await.ok(), made);
-    api.report("shop", "a".repeat(64))
+    api.post_artifact("shop", "a".repeat(64))
         .with(json!({
             "state": "COMPLIANT", "id": "00000000-0000-0000-0000-00000000", "created_at": "1",
             "flow_name": "other", "template": ["a"],
@@ -140,8 +140,8 @@ async fn a_json_body_needs_no_content_type_and_a_get_or_delete_may_carry_one(api
 #[apply(on_every_store)]
 async fn a_flow_that_a_literal_path_would_hide_cannot_be_created(api: Api) {
     for name in ["template_file", "list_attestations_for_criteria"] {
-        api.put_flow(name).await.refuses_field(400, "name");
-        api.report(name, "a".repeat(64)).await.refuses_field(400, "flow_name");
+        api.put_flow(name).await.expect_field_error(400, "name");
+        api.post_artifact(name, "a".repeat(64)).await.expect_field_error(400, "flow_name");
     }
     api.get("/flows/acme").await.expect_exactly(200, json!([]));
 }
@@ -151,15 +151,19 @@ async fn without_implicit_flows_a_report_names_a_flow_that_exists() {
     let settings = Settings { implicit_flows: false, ..Settings::default() };
     let api = Api::new(in_memory_with(settings).await, Mount::Tower, "memory").await;
     let generic = json!({"attestation_name": "x", "is_compliant": true});
-    let report = || api.report("shop", "a".repeat(64));
+    let report = || api.post_artifact("shop", "a".repeat(64));
     for reply in [
         report().await,
         api.attest("generic", &generic).await,
-        api.begin("shop", &json!({"name": "t"})).await,
+        api.put_trail("shop", &json!({"name": "t"})).await,
     ] {
-        reply.refused(404, "Flow not found", &[("flow_name", "no flow named 'shop' in organization 'acme'")]);
+        reply.expect_errors(
+            404,
+            "Flow not found",
+            &[("flow_name", "no flow named 'shop' in organization 'acme'")],
+        );
     }
-    api.flow("shop", "version: 1\n").await;
+    api.given_flow("shop", "version: 1\n").await;
     report().await.created();
     api.attest("generic", &generic).await.created();
 }

@@ -16,7 +16,7 @@ macro_rules! with_resources {
 /// Runs a case with a flow `shop`, a docker environment `prod` and a logical one, `all`.
 fn with_resources(case: impl AsyncFn(Api)) {
     on_every_store(async |api| {
-        api.flow("shop", "version: 1\n").await;
+        api.given_flow("shop", "version: 1\n").await;
         api.given_environments("docker", &["prod"]).await;
         api.given_environments("logical", &["all"]).await;
         case(api).await;
@@ -48,7 +48,7 @@ async fn error_400_joining_a_non_physical_environment(api: Api) {
 #[apply(with_resources)]
 async fn error_400_repo_list_with_both_name_and_search(api: Api) {
     let reply = api.get("/repos/acme?name=a&search=b").await;
-    assert_eq!(reply.message(400), "'name' and 'search' are mutually exclusive");
+    assert_eq!(reply.error_message(400), "'name' and 'search' are mutually exclusive");
 }
 
 #[apply(with_resources)]

@@ -10,7 +10,7 @@ async fn expect_borders(api: &Api, prefix: &str, accepted: &[&str], field: &str,
         api.get(&format!("{prefix}{value}")).await.ok();
     }
     for value in refused {
-        api.get(&format!("{prefix}{value}")).await.refuses_field(400, field);
+        api.get(&format!("{prefix}{value}")).await.expect_field_error(400, field);
     }
 }
 
@@ -27,7 +27,7 @@ async fn limit_repo_list_per_page_and_page(api: Api) {
 
 #[apply(on_every_store)]
 async fn limit_snapshot_list_page_and_per_page(api: Api) {
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     for name in ["page", "per_page"] {
         let prefix = format!("/snapshots/acme/prod?{name}=");
         expect_borders(&api, &prefix, &["1", GREATEST], &format!("query.{name}"), &["0", BEYOND]).await;
@@ -36,9 +36,10 @@ async fn limit_snapshot_list_page_and_per_page(api: Api) {
 
 #[apply(on_every_store)]
 async fn a_page_far_past_the_end_of_any_list_is_empty(api: Api) {
-    api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
-    api.begin("shop", &json!({"name": "t"})).await.created();
-    api.environment("prod").await;
+    api.given_artifact_from_repo(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"}))
+        .await;
+    api.put_trail("shop", &json!({"name": "t"})).await.created();
+    api.given_environment("prod").await;
     api.report_running("prod", &[]).await.created();
     let lists = [
         ("/flows/acme", 100, "/data"),
@@ -57,7 +58,7 @@ async fn a_page_far_past_the_end_of_any_list_is_empty(api: Api) {
                 "{path} {page}: {list}"
             );
         }
-        api.get(&format!("{path}?page={BEYOND}")).await.refuses_field(400, "query.page");
+        api.get(&format!("{path}?page={BEYOND}")).await.expect_field_error(400, "query.page");
     }
 }
 
@@ -69,28 +70,29 @@ async fn limit_service_account_path_parameter_length(api: Api) {
         api.patch(&format!("/service-accounts/acme/{name}")).json(json!({})).await.ok();
     }
     let refused = api.patch(&format!("/service-accounts/acme/{longer}")).json(json!({})).await;
-    refused.refuses_field(400, "name");
+    refused.expect_field_error(400, "name");
     // A path without the parameter is another one.
-    assert_eq!(api.patch("/service-accounts/acme/").json(json!({})).await.message(404), "Not found");
+    assert_eq!(api.patch("/service-accounts/acme/").json(json!({})).await.error_message(404), "Not found");
 }
 
 #[apply(on_every_store)]
 async fn limit_artifact_name_like_field_maximum_length(api: Api) {
     let report = |flow: &str, trail: &str, reference: &str| {
-        api.report(flow, "a".repeat(64)).in_trail(trail).named(reference)
+        api.post_artifact(flow, "a".repeat(64)).in_trail(trail).named(reference)
     };
     let (longest, longer) = ("a".repeat(255), "a".repeat(256));
     report(&longest, &longest, &longest).await.created();
-    report(&longer, "t", "r").await.refuses_field(400, "flow_name");
-    report("f", &longer, "r").await.refuses_field(400, "trail_name");
-    report("f", "t", &longer).await.refuses_field(400, "template_reference_name");
+    report(&longer, "t", "r").await.expect_field_error(400, "flow_name");
+    report("f", &longer, "r").await.expect_field_error(400, "trail_name");
+    report("f", "t", &longer).await.expect_field_error(400, "template_reference_name");
     let names = json!({"flow_name": longest, "trail_name": longest, "template_reference_name": longest});
     api.get(&format!("/artifacts/acme/{longest}/fingerprint/aaaaa")).await.expect(200, names);
 }
 
 #[apply(on_every_store)]
 async fn limit_artifact_fingerprint_lookup_length(api: Api) {
-    api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
+    api.given_artifact_from_repo(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"}))
+        .await;
     let lengths = [4, 5, 64, 65].map(|length| "a".repeat(length));
     let [shorter, shortest, longest, longer] = lengths.each_ref().map(String::as_str);
     let lookup = "/artifacts/acme/shop/fingerprint/";
@@ -101,7 +103,7 @@ async fn limit_artifact_fingerprint_lookup_length(api: Api) {
     }
     for length in [shorter, longer] {
         let refused = api.get(&format!("/artifacts/acme/shop/{length}/latest_commit")).await;
-        refused.refuses_field(400, "fingerprint");
+        refused.expect_field_error(400, "fingerprint");
     }
 }
 
@@ -111,7 +113,7 @@ async fn versioning_the_flow_template_schema_has_its_version_in_its_path(api: Ap
     schema.expect_header(CONTENT_TYPE, "application/json").ok();
     for other in ["v2", "v0", "1", "V1"] {
         let path = format!("/schemas/flow-template/{other}");
-        assert_eq!(api.get(&path).await.message(404), "Not found", "{path}");
+        assert_eq!(api.get(&path).await.error_message(404), "Not found", "{path}");
     }
 }
 
@@ -120,7 +122,7 @@ async fn versioning_of_custom_attestation_types_is_by_a_query_parameter(api: Api
     for description in ["first", "second"] {
         let post = api
             .post("/custom-attestation-types/acme")
-            .data(json!({"name": "review", "description": description}));
+            .data_json(json!({"name": "review", "description": description}));
         post.await.created();
     }
     let path = "/custom-attestation-types/acme/review";
@@ -129,14 +131,14 @@ async fn versioning_of_custom_attestation_types_is_by_a_query_parameter(api: Api
         api.get(&format!("{path}?version={version}")).await.expect(200, selected);
     }
     api.get(path).await.expect(200, json!({"versions": [{"version": 2}, {"version": 1}]}));
-    assert_eq!(api.get(&format!("{path}?version=x")).await.message(400), INVALID);
+    assert_eq!(api.get(&format!("{path}?version=x")).await.error_message(400), INVALID);
 }
 
 #[apply(on_every_store)]
 async fn versioning_repos_are_captured_from_attestations_trails_and_artifacts(api: Api) {
     let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
-    api.report_from(&repo("acme/artifact")).await;
-    api.begin("shop", &json!({"name": "t", "repo_info": repo("acme/trail")})).await.created();
+    api.given_artifact_from_repo(&repo("acme/artifact")).await;
+    api.put_trail("shop", &json!({"name": "t", "repo_info": repo("acme/trail")})).await.created();
     let attestation =
         json!({"attestation_name": "x", "is_compliant": true, "repo_info": repo("acme/attestation")});
     api.attest("generic", &attestation).await.created();

@@ -180,7 +180,7 @@ async fn given_artifacts(api: &Api) {
     for (flow, artifact) in [("full", full), ("bare", bare)] {
         api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
     }
-    api.report_from(&json!({"name": "tool", "url": "/srv/git/tool"})).await;
+    api.given_artifact_from_repo(&json!({"name": "tool", "url": "/srv/git/tool"})).await;
 }
 
 #[apply(on_every_store)]
@@ -206,7 +206,7 @@ async fn service_account(api: Api) {
 #[apply(on_every_store)]
 async fn flow(api: Api) {
     given_artifacts(&api).await;
-    api.flow("shown", crate::trails::TEMPLATE).await;
+    api.given_flow("shown", crate::trails::TEMPLATE).await;
     for name in ["full", "bare", "shown"] {
         expect_table(&api.get(&format!("/flows/acme/{name}")).await.ok(), &FLOW);
     }
@@ -222,7 +222,7 @@ async fn flow_visibility_is_public_or_private(api: Api) {
         api.get("/flows/acme/web").await.expect(200, json!({"visibility": found}));
     }
     for wrong in ["", "Public", "internal"] {
-        put(json!(wrong)).await.refuses_field(400, "visibility");
+        put(json!(wrong)).await.expect_field_error(400, "visibility");
     }
 }
 
@@ -253,7 +253,7 @@ async fn artifact_with_git_commit_info_and_repo_info(api: Api) {
 
 #[apply(on_every_store)]
 async fn allowlist_record(api: Api) {
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     let body = json!({"artifact_name": "x", "description": "", "artifact_fingerprint": "a".repeat(64)});
     api.put("/allowlists/acme/prod").json(body).await.created();
     expect_table(&api.get("/allowlists/acme").await.ok()[0], &ALLOWLIST_RECORD);
@@ -261,7 +261,7 @@ async fn allowlist_record(api: Api) {
 
 #[apply(on_every_store)]
 async fn snapshot_summary(api: Api) {
-    api.environment("prod").await;
+    api.given_environment("prod").await;
     api.report_running("prod", &[]).await.created();
     api.report_running("prod", &[('1', &[1])]).await.created();
     let snapshots = api.get("/snapshots/acme/prod").await.ok();

@@ -27,11 +27,6 @@ impl Api {
         }
     }
 
-    /// Creates a policy, or adds a version to it.
-    pub(crate) async fn put_policy(&self, name: &str, text: &str) -> Reply {
-        self.policy(name, text).await
-    }
-
     /// Attaches a policy.
     pub(crate) async fn attach(&self, environment: &str, policy: &str) {
         self.post(&format!("/environments/acme/{environment}/policies"))
@@ -54,7 +49,7 @@ impl Api {
 
     /// Reports an artifact to a trail of the flow `web`, as the template's `api`.
     pub(crate) async fn given_artifact(&self, digit: char, trail: &str) {
-        let report = self.report("web", fingerprint(digit)).in_trail(trail).named("api").with(json!({
+        let report = self.post_artifact("web", fingerprint(digit)).in_trail(trail).named("api").with(json!({
             "filename": "api:1", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
             "git_commit_info": {"sha1": "c".repeat(40), "message": "m", "author": "a", "branch": "main", "timestamp": 1000},
         }));
@@ -64,7 +59,10 @@ impl Api {
     /// Attests `test` of an artifact.
     pub(crate) async fn given_test(&self, digit: char, trail: &str, is_compliant: bool) {
         let data = json!({"attestation_name": "test", "artifact_fingerprint": fingerprint(digit), "is_compliant": is_compliant});
-        self.attest_in("web", trail, "generic").data(&data).await.expect_exactly(201, json!("OK"));
+        self.post_attestation("web", trail, "generic")
+            .data_json(&data)
+            .await
+            .expect_exactly(201, json!("OK"));
     }
 
     /// Makes the flow `web`, whose artifact `api` needs the attestation `test`.

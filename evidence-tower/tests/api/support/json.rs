@@ -1,9 +1,9 @@
-//! Requests and answers in JSON, in few words.
+//! Requests and responses with JSON bodies.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, Reply};
+use crate::support::{Api, Reply, RequestBuilder};
 
 /// The message of a refused body or parameter (specification, Errors).
 pub(crate) const INVALID: &str = "Input payload validation failed";
@@ -20,28 +20,28 @@ pub(crate) fn fields(object: &Value) -> Vec<&str> {
 
 impl Api {
     /// A POST by jane.
-    pub(crate) fn post(&self, path: &str) -> Ask {
+    pub(crate) fn post(&self, path: &str) -> RequestBuilder {
         self.request(Method::POST, path)
     }
 
     /// A PATCH by jane.
-    pub(crate) fn patch(&self, path: &str) -> Ask {
+    pub(crate) fn patch(&self, path: &str) -> RequestBuilder {
         self.request(Method::PATCH, path)
     }
 
     /// A DELETE by jane.
-    pub(crate) fn delete(&self, path: &str) -> Ask {
+    pub(crate) fn delete(&self, path: &str) -> RequestBuilder {
         self.request(Method::DELETE, path)
     }
 
-    /// Makes a docker environment.
-    pub(crate) async fn environment(&self, name: &str) {
+    /// Creates a Docker environment.
+    pub(crate) async fn given_environment(&self, name: &str) {
         let body = json!({"name": name, "type": "docker", "description": ""});
         self.put("/environments/acme").json(body).await.created();
     }
 
-    /// Reports an artifact of the flow `shop` from this repo; both come into being with it.
-    pub(crate) async fn report_from(&self, repo_info: &Value) {
+    /// Reports an artifact of the flow `shop` from this repository. This creates both.
+    pub(crate) async fn given_artifact_from_repo(&self, repo_info: &Value) {
         let body = json!({
             "fingerprint": "a".repeat(64),
             "filename": "shop",
@@ -54,7 +54,7 @@ impl Api {
     }
 }
 
-impl Ask {
+impl RequestBuilder {
     /// Sent with this JSON.
     pub(crate) fn json(self, body: impl std::borrow::Borrow<Value>) -> Self {
         self.bytes("application/json", body.borrow().to_string())
@@ -62,53 +62,53 @@ impl Ask {
 }
 
 impl Reply {
-    /// The JSON of a success with status 200.
+    /// Asserts the status 200, and returns the JSON body.
     #[track_caller]
     pub(crate) fn ok(self) -> Value {
-        self.with_status(200)
+        self.json_with_status(200)
     }
 
-    /// The JSON of a success with status 201.
+    /// Asserts the status 201, and returns the JSON body.
     #[track_caller]
     pub(crate) fn created(self) -> Value {
-        self.with_status(201)
+        self.json_with_status(201)
     }
 
-    /// The message of a refusal.
+    /// Asserts the status of an error, and returns its message.
     #[track_caller]
-    pub(crate) fn message(self, status: u16) -> String {
-        let body = self.with_status(status);
+    pub(crate) fn error_message(self, status: u16) -> String {
+        let body = self.json_with_status(status);
         body["message"].as_str().unwrap_or_else(|| panic!("no message in {body}")).to_owned()
     }
 
-    /// Asserts that the request failed with this message.
+    /// Asserts the status and the message of an error.
     #[track_caller]
-    pub(crate) fn fails(self, status: u16, message: &str) {
+    pub(crate) fn expect_message(self, status: u16, message: &str) {
         self.expect(status, json!({"message": message}));
     }
 
-    /// Asserts that the input is refused because it lacks this field.
+    /// Asserts that the request is refused because this field is missing.
     #[track_caller]
-    pub(crate) fn lacks(self, field: &str) {
+    pub(crate) fn expect_missing_field(self, field: &str) {
         self.expect(400, json!({"errors": {field: "Field required [input: None]"}}));
     }
 
-    /// Asserts that the whole refusal is this message with these `errors`.
+    /// Asserts that the error is exactly this message with these `errors`.
     #[track_caller]
-    pub(crate) fn refused(self, status: u16, message: &str, errors: &[(&str, &str)]) {
+    pub(crate) fn expect_errors(self, status: u16, message: &str, errors: &[(&str, &str)]) {
         let errors: Value = errors.iter().map(|(field, text)| ((*field).to_owned(), json!(text))).collect();
         self.expect_exactly(status, json!({"message": message, "errors": errors}));
     }
 
-    /// Asserts that the input is refused for exactly this field.
+    /// Asserts that the error names exactly this field.
     #[track_caller]
-    pub(crate) fn refuses_field(self, status: u16, field: &str) {
-        let body = self.with_status(status);
+    pub(crate) fn expect_field_error(self, status: u16, field: &str) {
+        let body = self.json_with_status(status);
         assert_eq!(fields(&body["errors"]), [field], "{body}");
     }
 
     #[track_caller]
-    fn with_status(self, status: u16) -> Value {
+    fn json_with_status(self, status: u16) -> Value {
         let text = String::from_utf8_lossy(&self.body);
         assert_eq!(self.status.as_u16(), status, "{text}");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))

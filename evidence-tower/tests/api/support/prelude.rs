@@ -11,7 +11,7 @@ pub(crate) use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedAr
 pub(crate) use crate::support::given::merged;
 pub(crate) use crate::support::json::{FORBIDDEN, INVALID, fields};
 pub(crate) use crate::support::{
-    Api, Ask, JANE, JOHN, ManualClock, NOW, Reply, StoreUnderTest, acme, block_on, fixture, in_memory,
-    in_memory_with, on_every_mount, on_every_store, stores, with_every_store,
+    Api, JANE, JOHN, ManualClock, NOW, Reply, RequestBuilder, StoreUnderTest, acme, block_on, fixture,
+    in_memory, in_memory_with, on_every_mount, on_every_store, stores, with_every_store,
 };
 pub(crate) use crate::trails::{COMMIT, TEMPLATE};

@@ -395,15 +395,15 @@ impl Full {
     pub(crate) async fn send_text(&self, api: &Api, text: &str, document: &Value) -> Reply {
         let found = operations(document).find(|(.., operation)| operation["operationId"] == self.operation);
         let (method, ..) = found.unwrap();
-        let ask = api.request(method.to_uppercase().parse::<Method>().unwrap(), &self.path);
+        let request = api.request(method.to_uppercase().parse::<Method>().unwrap(), &self.path);
         let Some((part, file)) = self.form else {
-            return ask.bytes("application/json", text.to_owned()).await;
+            return request.bytes("application/json", text.to_owned()).await;
         };
         let document = format!("name=\"{part}\"");
         let file = file.map(|(part, content)| (format!("name=\"{part}\"; filename=\"f\""), content));
         let mut parts = vec![(document.as_str(), text)];
         parts.extend(file.as_ref().map(|(part, content)| (part.as_str(), *content)));
-        ask.form(&parts).await
+        request.form(&parts).await
     }
 }
 
@@ -415,5 +415,5 @@ pub(crate) async fn prepare(api: &Api) {
     }
     api.given_environments("server", &["s1"]).await;
     api.put_policy("p1", PROVENANCE).await.created();
-    api.report("web", fingerprint()).in_trail("t").await.created();
+    api.post_artifact("web", fingerprint()).in_trail("t").await.created();
 }

@@ -541,7 +541,7 @@ impl LogicalCase {
             }
             names.push(name);
         }
-        api.put_logical(&logical, &names).await.created();
+        api.put_logical_environment(&logical, &names).await.created();
         attach(&logical, self.own).await;
         let yes_or_no = |verdict: &Value| match verdict.as_bool() {
             Some(true) => "yes",

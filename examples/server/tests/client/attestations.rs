@@ -67,7 +67,7 @@ pub(crate) fn a_trail_becomes_compliant_by_what_is_attested(fixture: &mut Fixtur
         (&json!({"tool": "own"}), &json!("log.txt"))
     );
     let (status, answer) =
-        fixture.server.ask("GET", &path(&found["_links"]["evidence"]), "application/json", "");
+        fixture.server.call("GET", &path(&found["_links"]["evidence"]), "application/json", "");
     assert_eq!((status, answer.ends_with("\r\n\r\nnothing found")), (200, true), "{answer}");
     assert_eq!(state(fixture), "COMPLIANT");
     let several = format!("{log},{data}");

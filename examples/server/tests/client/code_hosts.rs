@@ -192,7 +192,7 @@ pub(crate) fn pull_requests_of_each_code_host(fixture: &mut Fixture) {
     let form =
         format!("--x\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n{document}\r\n--x--\r\n");
     let path = format!("/api/v2/attestations/{ORG}/delivery/trail/trail-1/pull_request");
-    let (status, text) = fixture.server.ask("POST", &path, "multipart/form-data; boundary=x", &form);
+    let (status, text) = fixture.server.call("POST", &path, "multipart/form-data; boundary=x", &form);
     assert_eq!(status, 201, "{text}");
     fixture.prints(&read("bitbucket"), &shown("bitbucket", "pull_request", true));
     let found = &fixture.reads(&read("bitbucket"))[0]["pull_requests"][0];

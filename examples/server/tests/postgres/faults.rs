@@ -122,7 +122,7 @@ fn a_server_killed_while_it_migrates_leaves_nothing_and_the_next_goes_on() {
         release(&cluster);
         next.join().unwrap()
     });
-    assert_eq!(next.ask("GET", "/ready", "text/plain", "").0, 200);
+    assert_eq!(next.call("GET", "/ready", "text/plain", "").0, 200);
     assert_eq!(sound_entries(&database), 0);
 }
 
@@ -138,13 +138,13 @@ fn a_pool_in_use_is_answered_with_503_and_whoever_has_it_is_served() {
     scope(|threads| {
         let first = threads.spawn(|| environments(&server));
         until_waiting(&cluster, 1);
-        let (status, text) = server.ask("GET", "/ready", "text/plain", "");
+        let (status, text) = server.call("GET", "/ready", "text/plain", "");
         assert_eq!(status, 503, "{text}");
         assert!(text.contains("\r\nretry-after: "), "{text}");
         release(&cluster);
         first.join().unwrap();
     });
-    assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 200);
+    assert_eq!(server.call("GET", "/ready", "text/plain", "").0, 200);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_pool_in_use_is_answered_with_503_and_whoever_has_it_is_served() {
 fn a_database_that_becomes_read_only_is_not_ready_until_it_is_writable_again() {
     let (cluster, database) = cluster();
     let server = Server::start(&database);
-    let ready = || server.ask("GET", "/ready", "text/plain", "");
+    let ready = || server.call("GET", "/ready", "text/plain", "");
     assert_eq!(ready().0, 200);
     let read_only = |value: &str| {
         let set = format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
@@ -164,9 +164,9 @@ fn a_database_that_becomes_read_only_is_not_ready_until_it_is_writable_again() {
     let (status, text) = ready();
     assert!(status == 503 && text.contains("Not ready: ") && text.contains("read-only"), "{text}");
     let body = r#"{"name":"prod","type":"server","description":""}"#;
-    let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", body);
+    let (status, text) = server.call("PUT", "/api/v2/environments/acme", "application/json", body);
     assert!(status == 503 && text.contains("\r\nevidence-write-outcome: not-written\r\n"), "{text}");
     read_only("off");
     assert_eq!(ready().0, 200);
-    assert_eq!(server.ask("PUT", "/api/v2/environments/acme", "application/json", body).0, 201);
+    assert_eq!(server.call("PUT", "/api/v2/environments/acme", "application/json", body).0, 201);
 }

@@ -76,7 +76,7 @@ fn a_database_that_hangs_is_answered_with_503_and_nothing_happens_twice() {
             threads.spawn(|| refused(&server, name));
         }
         let begun = Instant::now();
-        assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 503);
+        assert_eq!(server.call("GET", "/ready", "text/plain", "").0, 503);
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     });
     drop(frozen);

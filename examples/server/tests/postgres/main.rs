@@ -73,7 +73,7 @@ fn create(address: &str, key: &str, name: &str) -> WriteOutcome {
 
 /// Returns every environment in the form of the server's list.
 fn environments(server: &Server) -> String {
-    let (status, text) = server.ask("GET", &format!("/api/v2/environments/{ORG}"), "application/json", "");
+    let (status, text) = server.call("GET", &format!("/api/v2/environments/{ORG}"), "application/json", "");
     assert_eq!(status, 200, "{text}");
     // The head contains a date.
     text.split_once("\r\n\r\n").expect(&text).1.to_owned()

@@ -66,7 +66,7 @@ fn begin_last_trail(server: &Server) {
              {{\"name\":\"{name}\",\"description\":\"\"}}\r\n--b--\r\n"
         );
         let media_type = "multipart/form-data; boundary=b";
-        let (status, text) = server.ask("PUT", &format!("/api/v2/{path}"), media_type, &form);
+        let (status, text) = server.call("PUT", &format!("/api/v2/{path}"), media_type, &form);
         assert_eq!(status, 201, "{text}");
     }
 }
@@ -75,7 +75,7 @@ fn begin_last_trail(server: &Server) {
 /// server computes it.
 fn page_digest(server: &Server) -> String {
     let path = format!("/api/v2/trails/{ORG}/delivery/last/audit_pdf");
-    let (status, text) = server.ask("GET", &path, "application/json", "");
+    let (status, text) = server.call("GET", &path, "application/json", "");
     assert_eq!(status, 200, "{text}");
     text.lines().find(|line| line.starts_with("etag: ")).unwrap().to_owned()
 }
@@ -116,7 +116,7 @@ fn ten_servers_start_at_once_on_an_empty_database() {
         starting.into_iter().map(|starting| starting.join().unwrap()).collect()
     });
     for server in &servers {
-        assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 200);
+        assert_eq!(server.call("GET", "/ready", "text/plain", "").0, 200);
     }
     assert_eq!(sound_entries(&database), 0);
 }

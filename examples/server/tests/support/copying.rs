@@ -31,7 +31,7 @@ pub(crate) fn fill(database: &Database) -> String {
 /// Adds an attestation with a file. Returns the server's key.
 pub(crate) fn attest(server: &Server) -> String {
     let path = format!("/api/v2/attestations/{ORG}/build/trail/first/generic");
-    let (status, text) = server.ask("POST", &path, "multipart/form-data; boundary=x", ATTESTATION);
+    let (status, text) = server.call("POST", &path, "multipart/form-data; boundary=x", ATTESTATION);
     assert_eq!(status, 201, "{text}");
     server.key.clone()
 }
@@ -40,7 +40,7 @@ pub(crate) fn attest(server: &Server) -> String {
 pub(crate) fn trail(database: &Database, key: &str) -> String {
     let server = Server::serve(database, key);
     let path = format!("/api/v2/trails/{ORG}/build/first");
-    let (status, text) = server.ask("GET", &path, "application/json", "");
+    let (status, text) = server.call("GET", &path, "application/json", "");
     assert_eq!(status, 200, "{text}");
     let (_, body) = text.split_once("\r\n\r\n").expect(&text);
     // Links begin with the address of the server.

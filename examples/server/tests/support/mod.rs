@@ -116,7 +116,7 @@ impl Server {
     }
 
     /// Sends a whole request and reads the whole response: the status, and the rest of the text.
-    pub(crate) fn ask(&self, method: &str, path: &str, media_type: &str, body: &str) -> (u16, String) {
+    pub(crate) fn call(&self, method: &str, path: &str, media_type: &str, body: &str) -> (u16, String) {
         let stream = self.send(&format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: {media_type}\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n{body}",

@@ -108,7 +108,7 @@ pub(crate) fn secret(database: &Database) -> String {
 }
 
 pub(crate) fn put(server: &Server, path: &str, body: &str) {
-    let (status, text) = server.ask("PUT", path, JSON, body);
+    let (status, text) = server.call("PUT", path, JSON, body);
     assert!(status == 200 || status == 201, "{path}: {text}");
 }
 

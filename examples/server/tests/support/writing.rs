@@ -122,7 +122,7 @@ impl Record {
     fn is_there(&self, server: &Server) -> bool {
         let Self { kind, name } = self;
         let get = |path: &str| {
-            let (status, text) = server.ask("GET", &format!("/api/v2/{path}"), "application/json", "");
+            let (status, text) = server.call("GET", &format!("/api/v2/{path}"), "application/json", "");
             text.split_once("\r\n\r\n").filter(|_| status == 200).map(|(_, body)| body.to_owned())
         };
         match kind {

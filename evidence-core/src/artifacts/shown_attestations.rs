@@ -7,7 +7,7 @@ use crate::attestations::store::AttestationRow;
 
 /// The indexes of the attestations to show for one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct ShownAttestation {
     /// The newest attestation, whose verdict counts.
     pub(super) newest: usize,
     /// The newest attestation that is not an override. If there is none, the newest.
@@ -15,11 +15,11 @@ pub(super) struct Shown {
 }
 
 /// Returns the attestations to show for each name, among those at these indexes, which are oldest first.
-pub(super) fn shown(attestations: &[AttestationRow], places: &[usize]) -> Vec<Shown> {
-    let mut named: BTreeMap<&str, Shown> = BTreeMap::new();
+pub(super) fn shown_attestations(attestations: &[AttestationRow], places: &[usize]) -> Vec<ShownAttestation> {
+    let mut named: BTreeMap<&str, ShownAttestation> = BTreeMap::new();
     for place in places.iter().copied() {
         let Some(row) = attestations.get(place) else { continue };
-        let shown = Shown { newest: place, evidence: place };
+        let shown = ShownAttestation { newest: place, evidence: place };
         match named.entry(&row.name) {
             Entry::Vacant(entry) => {
                 entry.insert(shown);
@@ -28,7 +28,7 @@ pub(super) fn shown(attestations: &[AttestationRow], places: &[usize]) -> Vec<Sh
                 let before = entry.get().evidence;
                 let overrides =
                     row.is_override() && attestations.get(before).is_some_and(|row| !row.is_override());
-                entry.insert(Shown { evidence: if overrides { before } else { place }, ..shown });
+                entry.insert(ShownAttestation { evidence: if overrides { before } else { place }, ..shown });
             }
         }
     }

@@ -16,9 +16,9 @@ pub(crate) const BODY: &str = "body";
 
 /// A text that is being received. Until it is complete, a long one is in a temporary file, so that many slow
 /// requests use disk space instead of memory.
-pub(crate) struct Gathering(SpillBuffer);
+pub(crate) struct BodyBuffer(SpillBuffer);
 
-impl Gathering {
+impl BodyBuffer {
     /// Creates an empty text.
     pub(crate) fn new(budget: &RequestBudget) -> Self {
         Self(SpillBuffer::new(budget.temporary_space().clone()))
@@ -62,7 +62,7 @@ pub(crate) fn spill_error(source: std::io::Error) -> Error {
 
 /// Returns the error for a body that ended early: it exceeds a limit of the API or the host, or the client
 /// left.
-pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
+pub(crate) fn interrupted(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
     if error.is::<LengthLimitError>() {
         Error::TooLarge { limit, file: false, part: BODY }
     } else {

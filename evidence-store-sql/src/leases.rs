@@ -3,8 +3,8 @@
 //! already succeeded reports failure, which the trait allows.
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease, latest_lease_end};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore, latest_lease_end};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::driver::Driver;
 use crate::sql::Sql;
 use crate::store::SqlStore;
 
-const ACQUIRE: Sql = Sql::each(
+const ACQUIRE: Sql = Sql::per_dialect(
     "INSERT INTO evidence.lease AS l (name, holder, expires_at) VALUES ($1, $2, $3)
     ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = CASE
         WHEN l.expires_at > $5 THEN excluded.expires_at ELSE max(l.expires_at, excluded.expires_at) END
@@ -25,7 +25,7 @@ const ACQUIRE: Sql = Sql::each(
     RETURNING 1",
 );
 
-const RENEW: Sql = Sql::each(
+const RENEW: Sql = Sql::per_dialect(
     "UPDATE evidence.lease AS l SET expires_at = CASE
         WHEN l.expires_at > $4 THEN $3 ELSE max(l.expires_at, $3) END
     WHERE l.name = $1 AND l.holder = $2
@@ -36,13 +36,13 @@ const RENEW: Sql = Sql::each(
     RETURNING 1",
 );
 
-const RELEASE: Sql = Sql::same("DELETE FROM evidence.lease WHERE name = $1 AND holder = $2 RETURNING 1");
+const RELEASE: Sql = Sql::portable("DELETE FROM evidence.lease WHERE name = $1 AND holder = $2 RETURNING 1");
 
-const CURSOR: Sql = Sql::same("SELECT position FROM evidence.cursor WHERE org = $1 AND consumer = $2");
+const CURSOR: Sql = Sql::portable("SELECT position FROM evidence.cursor WHERE org = $1 AND consumer = $2");
 
 /// Writes nothing for an organization that does not exist. In PostgreSQL the statement locks the lease until
 /// it ends, so nobody else can acquire it meanwhile. In SQLite nobody else writes.
-const ADVANCE: Sql = Sql::each(
+const ADVANCE: Sql = Sql::per_dialect(
     "INSERT INTO evidence.cursor AS c (org, consumer, position)
     SELECT o.key, l.name, $5 FROM evidence.lease l CROSS JOIN evidence.organization o ON o.key = $1
     WHERE l.name = $2 AND l.holder = $3 AND l.expires_at > $6 AND ($4 = 0 OR EXISTS (
@@ -60,7 +60,7 @@ const ADVANCE: Sql = Sql::each(
 );
 
 #[async_trait]
-impl<D: Driver> FeedStore for SqlStore<D> {
+impl<D: Driver> LeaseStore for SqlStore<D> {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         // Background work depends on elapsed time. A server whose clock is ahead would abandon deliveries and
         // delete content early.

@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 
-use evidence_core::feed::{Advance, FeedStore, Lease, latest_lease_end};
 use evidence_core::id::Id;
+use evidence_core::leases::{Advance, Lease, LeaseStore, latest_lease_end};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use super::MemoryStore;
 
 #[async_trait]
-impl FeedStore for MemoryStore {
+impl LeaseStore for MemoryStore {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let mut state = self.write()?;
         let held = state.leases.get(&lease.name);

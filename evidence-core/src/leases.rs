@@ -43,9 +43,9 @@ pub struct Lease {
 /// The precondition of a write that a holder still has a lease. An expired lease is enough while no other holder has acquired
 /// it, because the write then happens before the next holder reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLease {
     /// The name of the lease.
-    pub lease: String,
+    pub name: String,
     /// The id of the holder.
     pub holder: Id,
 }
@@ -68,7 +68,7 @@ pub struct Advance {
 /// Stores leases and cursors. Time comes from the caller. Servers whose clocks differ by more than the duration of a lease
 /// acquire it from each other, which is harmless because cursors move by compare-and-swap.
 #[async_trait]
-pub trait FeedStore: Send + Sync {
+pub trait LeaseStore: Send + Sync {
     /// Acquires a lease that no other holder has at `now`, or renews the holder's own. Returns whether the holder has it. A
     /// delayed renewal that arrives after a later one does not shorten the lease. A stored lease that ends after
     /// [`latest_lease_end`] counts as expired.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::feed::Held;
 use crate::id::Id;
+use crate::leases::HeldLease;
 use crate::lock::locked;
 use crate::notifications::sender::Sender;
 use crate::orgs::record::Organization;
@@ -18,14 +18,14 @@ use crate::time::Timestamp;
 pub(crate) const NAME: &str = "notify";
 
 /// The pause after all ledgers were read, or all due deliveries started.
-pub(super) const REST: Duration = Duration::from_secs(1);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Entries of at least this many bytes are parsed in the compute pool.
 pub(super) const HEAVY: usize = 64 << 10;
 
 /// The state of one organization in this process.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct OrgState {
     /// Its name.
     pub(super) name: String,
     /// The size of its ledger at the end of the last planning.
@@ -36,27 +36,27 @@ pub(super) struct Known {
 }
 
 /// Delivers notifications.
-pub(super) struct Post {
+pub(super) struct Deliverer {
     pub(super) evidence: Evidence,
     pub(super) sender: Arc<dyn Sender>,
     /// The lease of the job.
-    pub(super) held: Held,
-    orgs: StdMutex<BTreeMap<Id, Known>>,
+    pub(super) lease: HeldLease,
+    orgs: StdMutex<BTreeMap<Id, OrgState>>,
 }
 
-impl Post {
-    pub(super) fn new(evidence: Evidence, sender: Arc<dyn Sender>, held: Held) -> Self {
-        Self { evidence, sender, held, orgs: StdMutex::default() }
+impl Deliverer {
+    pub(super) fn new(evidence: Evidence, sender: Arc<dyn Sender>, lease: HeldLease) -> Self {
+        Self { evidence, sender, lease, orgs: StdMutex::default() }
     }
 
-    fn orgs(&self) -> MutexGuard<'_, BTreeMap<Id, Known>> {
+    fn orgs(&self) -> MutexGuard<'_, BTreeMap<Id, OrgState>> {
         locked(&self.orgs)
     }
 
     /// Returns the state of an organization, with its current name.
-    pub(super) fn known(&self, org: &Organization) -> Known {
+    pub(super) fn org_state(&self, org: &Organization) -> OrgState {
         let mut orgs = self.orgs();
-        let known = orgs.entry(org.id).or_insert_with(|| Known {
+        let known = orgs.entry(org.id).or_insert_with(|| OrgState {
             name: String::new(),
             planned: None,
             planning: Arc::default(),
@@ -66,7 +66,7 @@ impl Post {
     }
 
     /// Returns the state of an organization; `None` before its first planning in this process.
-    pub(super) fn planned(&self, org: Id) -> Option<Known> {
+    pub(super) fn planned(&self, org: Id) -> Option<OrgState> {
         self.orgs().get(&org).cloned()
     }
 

@@ -1,8 +1,8 @@
-//! Checks of [`evidence_core::feed::FeedStore`]: leases, of which one holder has each, and cursors, which go forward alone.
+//! Checks of [`evidence_core::leases::LeaseStore`]: leases, of which one holder has each, and cursors, which go forward alone.
 
 use std::sync::Arc;
 
-use evidence_core::feed::{Advance, Lease, MAX_LEASE};
+use evidence_core::leases::{Advance, Lease, MAX_LEASE};
 use evidence_core::store::Store;
 
 use super::fixtures::{Org, at, id};
