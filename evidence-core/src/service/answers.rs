@@ -176,7 +176,7 @@ impl Slot<'_> {
                     Ok((text, memory)) => {
                         self.put(Some((headers.clone(), text.clone())));
                         let answer = Answer { status, headers, body: AnswerBody::Json(text) };
-                        return answer.holding(vec![memory]);
+                        return answer.with_reservations(vec![memory]);
                     }
                     Err(buffered) => {
                         self.uncacheable();

@@ -61,7 +61,7 @@ impl TrailContents {
     }
 
     /// Returns the contents as they were when the ledger had this many entries.
-    pub(crate) fn as_of(mut self, entries: u64) -> Self {
+    pub(crate) fn truncated_to(mut self, entries: u64) -> Self {
         self.artifacts.retain(|row| row.index < entries);
         self.attestations.retain(|row| row.index < entries);
         self

@@ -155,7 +155,7 @@ impl Reports {
             if kept.load(Ordering::Relaxed) > most {
                 return None;
             }
-            let contents = contents.as_of(rests_on);
+            let contents = contents.truncated_to(rests_on);
             let running = running.get(&contents.trail.id).into_iter().flatten();
             let running = running.map(Fingerprint::as_str).collect();
             let evaluated = InTrail::new(&contents, &parsed.template, &running, &required);
@@ -169,7 +169,7 @@ impl Reports {
             exceeds = Some(format!("The policies require more than {most} attestations in total"));
             // The states in trails are needed nevertheless.
             let asks_for_none = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
-                let contents = contents.as_of(rests_on);
+                let contents = contents.truncated_to(rests_on);
                 let running = in_trails.get(&contents.trail.id).into_iter().flatten();
                 let running = running.map(Fingerprint::as_str).collect();
                 let evaluated =

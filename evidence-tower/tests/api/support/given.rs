@@ -69,7 +69,7 @@ impl Api {
     }
 
     /// Creates a policy, or adds a version to it.
-    pub(crate) fn put_policy(&self, name: impl Display, text: impl Display) -> RequestBuilder {
+    pub(crate) fn put_policy(&self, name: impl Display, text: &str) -> RequestBuilder {
         let payload = json!({"name": name.to_string()});
         self.put("/policies/acme").payload(payload).file("policy_file", "policy.yaml", text)
     }
