@@ -511,9 +511,9 @@ async fn a_decorator_that_refuses_writes_lets_none_through() {
     let service = ReadOnly(evidence.clone());
     for mount in MOUNTS {
         let api = Api::new(service.clone(), mount, "memory").await;
-        let refused = api.put("/flows/acme").json(json!({"name": "shop", "description": ""})).await;
+        let refused = api.post("/controls/acme").json(json!({"identifier": "C-1", "name": "Review"})).await;
         assert_eq!(refused.status, 403, "{mount:?}: {refused:?}");
-        api.get("/flows/acme").await.ok();
+        assert_eq!(api.get("/controls/acme/C-1").await.status, 404, "{mount:?}");
     }
     let caller = evidence.principal_of_user("jane").await.unwrap();
     let put = PutFlow { org: "acme".parse().unwrap() };
