@@ -267,7 +267,7 @@ impl<D: Buf> Buf for TrackedData<D> {
         self.data.chunk()
     }
 
-    // hyper calls this for bytes that it has written.
+    // hyper calls this for bytes that it has written, or copied to a small buffer that it is about to write.
     fn advance(&mut self, count: usize) {
         self.data.advance(count);
         self.requests.progress().last = Instant::now();
