@@ -328,7 +328,8 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Put<T> {
     }
 }
 
-/// A response with additional headers, which the operation names in [`Operation::ANSWER_HEADERS`].
+/// A response with additional headers, which the operation names in
+/// [`Operation::ANSWER_HEADERS`](crate::Operation::ANSWER_HEADERS).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithHeaders<R> {
     /// The headers.
