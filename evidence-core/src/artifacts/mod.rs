@@ -1,6 +1,7 @@
 //! Artifacts: build outputs, identified by the SHA-256 of their content.
 
 pub(crate) mod operations;
+pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod search;
 mod shown_attestations;

@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::{ViewContext, views};
+use super::reader::{ArtifactReader, views};
 use crate::artifacts::record::{Artifact, TemplateNames};
 use crate::artifacts::store::{ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactWithRuns};
 use crate::artifacts::view::ArtifactView;
@@ -321,7 +321,7 @@ impl Operation for GetArtifact {
         cx.expect_readable(&flow)?;
         let gone = missing(&flow, &self.fingerprint, cx);
         let Some(ArtifactWithRuns { artifact, version, runs }) = found else { return Err(gone) };
-        let context = ViewContext::new(Some(flow), cx).with_related(version, runs);
+        let context = ArtifactReader::new(Some(flow), cx).with_related(version, runs);
         let view = views(vec![artifact], Arc::new(context)).next().await.transpose()?;
         view.map(Json).ok_or(gone)
     }
@@ -370,7 +370,7 @@ impl Operation for GetArtifactsByCommit {
         };
         let owned = cx.to_owned_context();
         let read_page = move |request| listed(filter.clone(), request, owned.clone());
-        list(in_pages(MAX_LISTED, read_page), ViewContext::new(Some(flow), cx), cx).await
+        list(in_pages(MAX_LISTED, read_page), ArtifactReader::new(Some(flow), cx), cx).await
     }
 }
 
@@ -483,7 +483,7 @@ impl Operation for ListArtifacts {
         let request = self.page.unwrap_or_default().request(per_page);
         let ArtifactPage { listed, content } =
             cx.store().artifacts_listed(cx.org()?, &filter, request).await?;
-        let context = ViewContext::new(flow, cx).with_content(content);
+        let context = ArtifactReader::new(flow, cx).with_content(content);
         list(stream::once(ready(Ok(listed))), context, cx).await
     }
 }
@@ -491,7 +491,7 @@ impl Operation for ListArtifacts {
 /// Returns the artifacts of these lists, one list after another.
 async fn list(
     lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
-    context: ViewContext,
+    context: ArtifactReader,
     cx: &Context<'_>,
 ) -> Result<JsonList<Box<ArtifactView>>> {
     let context = Arc::new(context);
@@ -518,7 +518,7 @@ async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContex
 /// Returns the artifacts of these ids for a response, in order.
 pub(super) async fn read(
     ids: Vec<Id>,
-    context: Arc<ViewContext>,
+    context: Arc<ArtifactReader>,
 ) -> Result<BoxStream<'static, Result<Box<ArtifactView>>>> {
     let mut found = context.artifacts(&ids).await?;
     sort_by_ids(&mut found, &ids, |artifact| artifact.id);

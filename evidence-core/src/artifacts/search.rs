@@ -6,7 +6,8 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::{ViewContext, by_fingerprint, places, run_events};
+use super::reader::ArtifactReader;
+use super::view::{by_fingerprint, places, run_events};
 use crate::artifacts::operations::read;
 use crate::artifacts::store::{Found, Unreported};
 use crate::artifacts::view::{ArtifactView, HistoryEvent, SnapshotPlace};
@@ -160,7 +161,7 @@ impl Operation for Search {
         };
         let Found { reports, mut unreported, .. } = found;
         unreported.truncate(MAX_SHOWN.saturating_sub(reports.len()));
-        let context = Arc::new(ViewContext::without_evidence(cx));
+        let context = Arc::new(ArtifactReader::without_evidence(cx));
         let (owned, page) = (cx.to_owned_context(), cx.to_owned_context());
         let batches = stream::iter(Listed::batches(reports)).map(Ok);
         let reported = batches.and_then(move |ids| read(ids, Arc::clone(&context))).try_flatten();
