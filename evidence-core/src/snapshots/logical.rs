@@ -3,25 +3,30 @@
 //! order of their ledger entries, and have the times of these entries. The numbering follows from the records
 //! of the members, and a snapshot keeps its number.
 
-use std::collections::btree_map::Entry;
+mod policies;
+mod spans;
+mod verdicts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::compute::MANY_EVALUATIONS;
 use crate::context::Context;
-use crate::environments::store::{EnvironmentStatus, KnownEnvironment, MemberChange};
+use crate::environments::store::{EnvironmentStatus, KnownEnvironment};
 use crate::error::Result;
-use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::EnvironmentName;
-use crate::rules::policy::{Members, OwnPolicies};
+use crate::rules::policy::OwnPolicies;
 use crate::snapshots::numbered_event::NumberedEvent;
 use crate::snapshots::store::{Event, Progress, SnapshotRow};
-use crate::store::batch::{RECORD_BATCH_SIZE, distinct};
-use crate::store::entry::StoredEntry;
+use crate::store::batch::distinct;
 use crate::store::error::StoreError;
 use crate::time::Timestamp;
+
+use policies::PolicyHistory;
+use spans::{Archived, Span, joined, most_at_once, spans};
+use verdicts::Verdicts;
 
 /// The snapshots of a logical environment, for one size of the ledger.
 pub(crate) struct LogicalSnapshots {
@@ -39,89 +44,6 @@ pub(crate) struct LogicalSnapshots {
     most: usize,
     names: BTreeMap<Id, EnvironmentName>,
     policies: PolicyHistory,
-}
-
-/// The ledger entries that define the policies of a logical environment.
-struct PolicyHistory {
-    /// The entries that may have changed the policies, ascending. Each records the whole environment.
-    recorded: Vec<u64>,
-    /// The entry that set the present policies, and their ids in order.
-    present: (u64, Vec<Id>),
-}
-
-/// The policies of a logical environment, sorted by id, by the entry that set them. `None` for an unreadable
-/// entry.
-type PoliciesSince = BTreeMap<u64, Option<Vec<Id>>>;
-
-impl PolicyHistory {
-    /// Returns the policies at each entry in a range.
-    async fn between(&self, first: u64, last: u64, cx: &Context<'_>) -> Result<PoliciesSince> {
-        let (since, present) = &self.present;
-        let recorded = |until: u64| self.recorded.partition_point(|entry| *entry <= until);
-        let begin = recorded(first).saturating_sub(1);
-        let asked = self.recorded.get(begin..recorded(last)).unwrap_or_default();
-        // Entries before the present policies are irrelevant if these apply to the whole range.
-        let counts = |entry: &u64| entry > since || (entry < since && first < *since);
-        let asked = Vec::from_iter(asked.iter().copied().filter(counts));
-        let mut policies: PoliciesSince = asked.iter().map(|entry| (*entry, None)).collect();
-        policies.insert(*since, Some(present.clone()));
-        for part in asked.chunks(RECORD_BATCH_SIZE) {
-            let entries = cx.store().ledger_entries_at(cx.org()?, part).await?;
-            let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
-            let read = move || Vec::from_iter(entries.iter().map(|entry| (entry.index, policies_of(entry))));
-            policies.extend(cx.compute().run_if(bytes > LONG_JSON, read).await?);
-        }
-        Ok(policies)
-    }
-}
-
-/// Returns the policies that an entry about a logical environment records.
-fn policies_of(entry: &StoredEntry) -> Option<Vec<Id>> {
-    match Fact::read(&entry.payload).ok()? {
-        Fact::EnvironmentCreated { record }
-        | Fact::EnvironmentUpdated { record, .. }
-        | Fact::EnvironmentJoined { record, .. }
-        | Fact::PoliciesAttached { record, .. }
-        | Fact::PoliciesDetached { record, .. } => Some(distinct(record.policies)),
-        _ => None,
-    }
-}
-
-/// A membership: the range of entries in which an environment is a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
-    member: Id,
-    since: u64,
-    until: Option<u64>,
-    /// The member's progress when it joined.
-    before: Progress,
-    /// The member's progress when it left, or its present progress.
-    after: Progress,
-}
-
-impl Span {
-    /// Returns whether it is a member when the ledger has this many entries.
-    fn covers(&self, entries: u64) -> bool {
-        self.since < entries && self.until.is_none_or(|until| entries <= until)
-    }
-
-    /// Returns the end of the entries that count for the member, with this many in the ledger.
-    fn end(&self, entries: u64) -> u64 {
-        self.until.map_or(entries, |until| until.min(entries))
-    }
-
-    /// Returns the entries at which the member's progress is needed.
-    fn ends(&self) -> impl Iterator<Item = u64> + use<> {
-        std::iter::once(self.since).chain(self.until)
-    }
-
-    /// Returns the member's progress since it joined.
-    fn gained(&self, progress: Progress) -> Progress {
-        Progress {
-            snapshots: progress.snapshots.saturating_sub(self.before.snapshots),
-            events: progress.events.saturating_sub(self.before.events),
-        }
-    }
 }
 
 /// The form in which a member is shown in a snapshot of a logical environment.
@@ -153,69 +75,6 @@ const MEMBERS: usize = 64;
 
 /// The most positions in histories that are looked up at once.
 const LOOK_UPS: usize = 4096;
-
-/// The entries that archived members.
-type Archived = BTreeMap<Id, u64>;
-
-/// Returns the memberships that these changes define, and the entries of all changes.
-fn spans(changes: &[MemberChange], archived: &Archived) -> (Vec<Span>, BTreeSet<u64>) {
-    let mut entries = BTreeSet::new();
-    let (mut spans, mut open) = (Vec::<Span>::new(), BTreeMap::<Id, usize>::new());
-    for &MemberChange { entry, member, joined } in changes {
-        entries.insert(entry);
-        if !joined {
-            if let Some(span) = open.remove(&member).and_then(|place| spans.get_mut(place)) {
-                span.until = Some(entry);
-            }
-        } else if let Entry::Vacant(vacant) = open.entry(member) {
-            vacant.insert(spans.len());
-            let none = Progress::default();
-            spans.push(Span { member, since: entry, until: None, before: none, after: none });
-        }
-    }
-    for span in &mut spans {
-        if let Some(&entry) = archived.get(&span.member)
-            && span.covers(entry)
-        {
-            span.until = Some(entry);
-            entries.insert(entry);
-        }
-    }
-    (spans, entries)
-}
-
-/// Returns the highest number of these memberships at one time.
-fn most_at_once(spans: &[Span]) -> usize {
-    let mut changes = BTreeMap::<u64, (usize, usize)>::new();
-    for span in spans {
-        changes.entry(span.since).or_default().0 += 1;
-        if let Some(until) = span.until {
-            changes.entry(until).or_default().1 += 1;
-        }
-    }
-    let (mut now, mut most) = (0_usize, 0);
-    for (begun, ended) in changes.into_values() {
-        now = (now + begun).saturating_sub(ended);
-        most = most.max(now);
-    }
-    most
-}
-
-/// Merges these ranges of the members' snapshots where those of one member touch or overlap. A store returns
-/// an item once for each range that contains it.
-fn joined(mut ranges: Vec<(Id, RangeInclusive<u64>)>) -> Vec<(Id, RangeInclusive<u64>)> {
-    ranges.sort_unstable_by_key(|(member, range)| (*member, *range.start()));
-    let mut joined: Vec<(Id, RangeInclusive<u64>)> = Vec::new();
-    for (member, range) in ranges {
-        match joined.last_mut() {
-            Some((of, last)) if *of == member && *range.start() <= last.end().saturating_add(1) => {
-                *last = *last.start()..=*last.end().max(range.end());
-            }
-            _ => joined.push((member, range)),
-        }
-    }
-    joined
-}
 
 async fn progress(asked: &[(Id, u64)], cx: &Context<'_>) -> Result<Vec<Progress>> {
     let mut found = Vec::new();
@@ -598,232 +457,5 @@ impl SnapshotRow {
     /// Returns the environment's state by this snapshot, as a member of a logical environment.
     fn state_and_verdict(&self, logical: Id) -> (Option<bool>, OwnPolicies<'_, Id>) {
         (Some(self.compliant), self.policies_verdict_for(logical))
-    }
-}
-
-/// The inputs of the verdicts of snapshots.
-struct Verdicts {
-    /// The logical environment.
-    environment: Id,
-    spans: Arc<[Span]>,
-    changes: Arc<BTreeSet<u64>>,
-    entries: u64,
-    /// The snapshots of members, sorted by member and number.
-    rows: Vec<SnapshotRow>,
-    policies: PoliciesSince,
-}
-
-impl Verdicts {
-    /// Returns the entries of the snapshots in a range, each with whether everything in it was allowed.
-    fn between(self, first: u64, last: u64) -> BTreeMap<u64, bool> {
-        let Self { environment, spans, changes, entries, rows, policies } = self;
-        let mut of_member = BTreeMap::<Id, (Vec<&SnapshotRow>, Vec<&Span>)>::new();
-        for row in &rows {
-            of_member.entry(row.environment).or_default().0.push(row);
-        }
-        let (mut begun, mut ended) = (BTreeMap::<u64, Vec<Id>>::new(), BTreeMap::<u64, Vec<Id>>::new());
-        for span in &*spans {
-            of_member.entry(span.member).or_default().1.push(span);
-            begun.entry(span.since).or_default().push(span.member);
-            if let Some(until) = span.until {
-                ended.entry(until).or_default().push(span.member);
-            }
-        }
-        let mut taken = BTreeMap::new();
-        for (rows, spans) in of_member.values() {
-            let is_told = |row: &&&SnapshotRow| {
-                (first..=last).contains(&row.revision)
-                    && spans.iter().any(|span| span.since < row.revision && row.revision < span.end(entries))
-            };
-            taken.extend(rows.iter().filter(is_told).map(|row| (row.revision, *row)));
-        }
-        // Returns the state of a member after this many entries.
-        let stands = |member: &Id, entries: u64| {
-            let found = of_member.get(member).and_then(|(rows, _)| {
-                let after = rows.partition_point(|row| row.revision < entries);
-                rows.get(after.checked_sub(1)?).copied()
-            });
-            found.map_or((None, None), |row: &SnapshotRow| row.state_and_verdict(environment))
-        };
-        let now = spans.iter().filter(|span| span.covers(first));
-        let now = now.map(|span| (span.member, stands(&span.member, first)));
-        let mut members = BTreeMap::<Id, (Option<bool>, OwnPolicies<'_, Id>)>::from_iter(now);
-        let mut states = Members::default();
-        members.values().for_each(|member| states.add(*member));
-        let mut verdicts = BTreeMap::new();
-        let told = changes.range(first..=last).copied().chain(taken.keys().copied());
-        let told = BTreeSet::from_iter(told);
-        // A change that takes no snapshot affects the verdicts of later ones.
-        let untold = begun.range(first..=last).chain(ended.range(first..=last)).map(|(entry, _)| *entry);
-        for entry in told.iter().copied().chain(untold).collect::<BTreeSet<_>>() {
-            for member in ended.get(&entry).into_iter().flatten() {
-                if let Some(was) = members.remove(member) {
-                    states.remove(was);
-                }
-            }
-            let mut put = |member: &Id, stands| {
-                if let Some(was) = members.insert(*member, stands) {
-                    states.remove(was);
-                }
-                states.add(stands);
-            };
-            for member in begun.get(&entry).into_iter().flatten() {
-                put(member, stands(member, entry));
-            }
-            if let Some(row) = taken.get(&entry) {
-                put(&row.environment, row.state_and_verdict(environment));
-            }
-            if told.contains(&entry) {
-                let policies =
-                    policies.range(..=entry).next_back().and_then(|(_, policies)| policies.as_deref());
-                verdicts.insert(entry, states.state(policies) == Some(true));
-            }
-        }
-        verdicts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::snapshots::record::LogicalVerdict;
-
-    fn member(n: u8) -> Id {
-        format!("00000000-0000-0000-0000-0000000{n:x}").parse().unwrap()
-    }
-
-    #[test]
-    fn a_member_is_one_from_joining_until_it_leaves_or_is_archived() {
-        let change = |(entry, number, joined)| MemberChange { entry, member: member(number), joined };
-        let archived = |entry| Archived::from([(member(1), entry)]);
-        /// The changes, when the member was archived, the expected memberships, and the entries.
-        type Case<'c> = (&'c [(u64, u8, bool)], Archived, &'c [(u8, u64, Option<u64>)], &'c [u64]);
-        let table: [Case<'_>; 7] = [
-            (&[], Archived::new(), &[], &[]),
-            (&[(3, 1, true), (3, 2, true)], Archived::new(), &[(1, 3, None), (2, 3, None)], &[3]),
-            (&[(3, 1, true), (5, 1, false)], Archived::new(), &[(1, 3, Some(5))], &[3, 5]),
-            (
-                &[(3, 1, true), (5, 1, false), (8, 1, true)],
-                Archived::new(),
-                &[(1, 3, Some(5)), (1, 8, None)],
-                &[3, 5, 8],
-            ),
-            (&[(3, 1, true)], archived(6), &[(1, 3, Some(6))], &[3, 6]),
-            // It left before that, and was removed from the list later.
-            (&[(3, 1, true), (5, 1, false)], archived(6), &[(1, 3, Some(5))], &[3, 5]),
-            (&[(3, 1, true), (9, 1, false)], archived(6), &[(1, 3, Some(6))], &[3, 6, 9]),
-        ];
-        for (changes, archived, expected, entries) in table {
-            let (found, told) = spans(&Vec::from_iter(changes.iter().copied().map(change)), &archived);
-            let found = Vec::from_iter(found.iter().map(|span| (span.member, span.since, span.until)));
-            let expected = expected.iter().map(|(number, since, until)| (member(*number), *since, *until));
-            assert_eq!(found, Vec::from_iter(expected), "{changes:?}");
-            assert_eq!(Vec::from_iter(told), entries, "{changes:?}");
-        }
-    }
-
-    #[test]
-    fn ranges_of_a_member_are_one_where_they_touch_or_overlap() {
-        let ranges = |of: &[(u8, u64, u64)]| {
-            Vec::from_iter(of.iter().map(|(number, first, last)| (member(*number), *first..=*last)))
-        };
-        /// The ranges of members, and the merged ranges.
-        type Case<'c> = (&'c [(u8, u64, u64)], &'c [(u8, u64, u64)]);
-        let table: [Case<'_>; 8] = [
-            (&[], &[]),
-            (&[(1, 4, 6)], &[(1, 4, 6)]),
-            // It was not a member in between.
-            (&[(1, 1, 2), (1, 900, 901)], &[(1, 1, 2), (1, 900, 901)]),
-            (&[(1, 1, 2), (1, 3, 4)], &[(1, 1, 4)]),
-            (&[(1, 1, 3), (1, 3, 4), (1, 5, 5)], &[(1, 1, 5)]),
-            (&[(1, 1, 9), (1, 2, 3), (1, 12, 13)], &[(1, 1, 9), (1, 12, 13)]),
-            (&[(2, 3, 4), (1, 5, 6), (2, 1, 2), (1, 1, 2)], &[(1, 1, 2), (1, 5, 6), (2, 1, 4)]),
-            (&[(1, 1, u64::MAX), (1, 2, 3)], &[(1, 1, u64::MAX)]),
-        ];
-        for (given, expected) in table {
-            assert_eq!(joined(ranges(given)), ranges(expected), "{given:?}");
-        }
-    }
-
-    /// The content of a ledger entry. A member joins, leaves, or has a snapshot, with the verdicts of its own
-    /// and of the logical environment's policy. Or that policy is attached or detached.
-    #[derive(Debug, Clone, Copy)]
-    enum Happens {
-        Joins,
-        Leaves,
-        Has(bool, bool),
-        Asks(bool),
-    }
-
-    fn happens() -> impl Strategy<Value = (u8, Happens)> {
-        let has = any::<(bool, bool)>().prop_map(|(compliant, complies)| Happens::Has(compliant, complies));
-        let asks = any::<bool>().prop_map(Happens::Asks);
-        let what = prop_oneof![Just(Happens::Joins), Just(Happens::Leaves), has, asks];
-        (1..4_u8, what)
-    }
-
-    proptest! {
-        #[test]
-        fn verdicts_are_those_of_going_through_the_ledger(
-            ledger in proptest::collection::vec(happens(), 0..40),
-            window in (0..40_u64, 0..40_u64),
-        ) {
-            let (mut changes, mut rows) = (Vec::new(), Vec::new());
-            let (mut shown, mut expected) = (BTreeSet::new(), BTreeMap::new());
-            let (mut members, mut stand) = (BTreeSet::new(), BTreeMap::<u8, (bool, Option<bool>)>::new());
-            let (mut asks, mut policies) = (false, PoliciesSince::new());
-            policies.insert(0, Some(Vec::new()));
-            for (entry, (number, what)) in (0_u64..).zip(&ledger) {
-                let is_shown = |number: &u8| stand.contains_key(number) || !expected.is_empty();
-                let shows = match what {
-                    Happens::Joins => members.insert(*number) && is_shown(number),
-                    Happens::Leaves => members.remove(number) && is_shown(number),
-                    Happens::Has(compliant, complies) => {
-                        let is_member = members.contains(number);
-                        stand.insert(*number, (*compliant, (is_member && asks).then_some(*complies)));
-                        is_member
-                    }
-                    Happens::Asks(_) => false,
-                };
-                match what {
-                    Happens::Has(compliant, _) => {
-                        let (environment, at) = (member(*number), Timestamp::from_micros(0));
-                        let (index, compliant) = (rows.len() as u64 + 1, *compliant);
-                        let says = |compliant| {
-                            LogicalVerdict { environment: member(15), policies: vec![member(14)], compliant }
-                        };
-                        let logical = stand[number].1.map(says).into_iter().collect();
-                        rows.push(SnapshotRow {
-                            environment, index, at, until: None, compliant, events: 0, revision: entry, logical,
-                        });
-                    }
-                    Happens::Asks(now) => {
-                        asks = *now;
-                        policies.insert(entry, Some(Vec::from_iter(now.then(|| member(14)))));
-                    }
-                    Happens::Joins | Happens::Leaves => {
-                        let joined = matches!(what, Happens::Joins);
-                        changes.push(MemberChange { entry, member: member(*number), joined });
-                        shown.extend(shows.then_some(entry));
-                    }
-                }
-                if shows {
-                    let complies = |state: &(bool, Option<bool>)| state.0 && (!asks || state.1 == Some(true));
-                    let mut states = members.iter().map(|number| stand.get(number));
-                    let is_compliant = !members.is_empty() && states.all(|state| state.is_some_and(complies));
-                    expected.insert(entry, is_compliant);
-                }
-            }
-            let (spans, _) = spans(&changes, &Archived::new());
-            let entries = ledger.len() as u64;
-            let environment = member(15);
-            let (spans, changes) = (spans.into(), Arc::new(shown));
-            let work = Verdicts { environment, spans, changes, entries, rows, policies };
-            let (first, last) = (window.0.min(window.1), window.0.max(window.1));
-            expected.retain(|entry, _| (first..=last).contains(entry));
-            prop_assert_eq!(work.between(first, last), expected);
-        }
     }
 }
