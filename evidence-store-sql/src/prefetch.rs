@@ -103,21 +103,8 @@ impl List {
                         0, NULL, NULL, NULL, NULL, NULL
                     FROM {keys} AS j (number, org, environment, idx)"
             ),
-            (Self::Artifacts, Dialect::Sqlite) => format!(
-                "SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
-                    FROM {keys} CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
-                        AND a.ledger_index = (
-                            SELECT max(n.ledger_index) FROM artifact n
-                            WHERE n.trail = j.value->>2 AND n.name = j.value->>3 AND n.name <> '')"
-            ),
-            (Self::Artifacts, Dialect::Postgres) => format!(
-                "SELECT 1, j.number,
-                        (SELECT a.id FROM evidence.artifact a
-                            WHERE a.org = {org} AND a.trail = j.trail AND a.name = j.name AND a.name <> ''
-                            ORDER BY a.ledger_index DESC LIMIT 1),
-                        1, NULL, NULL, NULL, NULL, NULL
-                    FROM {keys} AS j (number, org, trail, name)"
-            ),
+            (Self::Artifacts, dialect) => newest_of_trail(dialect, "name", " AND n.name <> ''", keys, org),
+            (Self::Contents, dialect) => newest_of_trail(dialect, "fingerprint", "", keys, org),
             (Self::Organizations, Dialect::Sqlite) => format!(
                 "SELECT 1, j.value->>0, o.id, 0, NULL, NULL, NULL, NULL, NULL
                     FROM {keys} CROSS JOIN organization o ON o.name = j.value->>3"
@@ -174,21 +161,6 @@ impl List {
                             ORDER BY a.flow_ordinal DESC LIMIT 1), NULL
                     FROM {keys} AS j (number, org, flow, name)"
             ),
-            (Self::Contents, Dialect::Sqlite) => format!(
-                "SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
-                    FROM {keys} CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
-                        AND a.ledger_index = (
-                            SELECT max(n.ledger_index) FROM artifact n
-                            WHERE n.trail = j.value->>2 AND n.fingerprint = j.value->>3)"
-            ),
-            (Self::Contents, Dialect::Postgres) => format!(
-                "SELECT 1, j.number,
-                        (SELECT a.id FROM evidence.artifact a
-                            WHERE a.org = {org} AND a.trail = j.trail AND a.fingerprint = j.fingerprint
-                            ORDER BY a.ledger_index DESC LIMIT 1),
-                        1, NULL, NULL, NULL, NULL, NULL
-                    FROM {keys} AS j (number, org, trail, fingerprint)"
-            ),
             (Self::Series, Dialect::Sqlite) => format!(
                 "SELECT 5, j.value->>0, NULL, CASE j.value->>2
                         WHEN 'content' THEN
@@ -230,6 +202,28 @@ impl List {
                     FROM {keys} AS j (number, org, kind, name)"
             ),
         }
+    }
+}
+
+/// Selects the newest artifact of a trail whose `column` has the value in the key. `condition` is a further one, on an
+/// artifact `n`.
+fn newest_of_trail(dialect: Dialect, column: &str, condition: &str, keys: &str, org: &str) -> String {
+    match dialect {
+        Dialect::Sqlite => format!(
+            "SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL, NULL
+                FROM {keys} CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
+                    AND a.ledger_index = (
+                        SELECT max(n.ledger_index) FROM artifact n
+                        WHERE n.trail = j.value->>2 AND n.{column} = j.value->>3{condition})"
+        ),
+        Dialect::Postgres => format!(
+            "SELECT 1, j.number,
+                    (SELECT n.id FROM evidence.artifact n
+                        WHERE n.org = {org} AND n.trail = j.trail AND n.{column} = j.value{condition}
+                        ORDER BY n.ledger_index DESC LIMIT 1),
+                    1, NULL, NULL, NULL, NULL, NULL
+                FROM {keys} AS j (number, org, trail, value)"
+        ),
     }
 }
 
