@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 
 use self::steps::{Step, Text, Thing, runs};
-use crate::support::Counter;
 use crate::support::prelude::*;
+use crate::support::{Counter, random_cases};
 
 /// So much time passes in a run at most.
 const MOST_DAYS: u64 = 100;
@@ -184,9 +184,7 @@ const CASES: u32 = 24;
 
 #[test]
 fn every_store_answers_alike() {
-    let asked = Config { failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
-    let config =
-        if std::env::var_os("PROPTEST_CASES").is_some() { asked } else { Config { cases: CASES, ..asked } };
+    let config = Config { max_shrink_iters: 500, ..random_cases(CASES) };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let tally = std::cell::RefCell::new(Tally::new());
     let checked =

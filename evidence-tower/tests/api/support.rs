@@ -39,6 +39,13 @@ use serde_json::Value;
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 use crate::rebuilding::{SentGets, Tables};
 
+/// Returns the configuration of a test with random input: this many cases, or as many as `PROPTEST_CASES` asks for.
+pub(crate) fn random_cases(cases: u32) -> proptest::test_runner::Config {
+    let asked = proptest::test_runner::Config { failure_persistence: None, ..Default::default() };
+    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
+    if is_asked { asked } else { proptest::test_runner::Config { cases, ..asked } }
+}
+
 /// Makes a test of a case, which this function runs.
 macro_rules! case_of {
     ($run:path: $(#[$attribute:meta])* async fn $name:ident($($arguments:tt)*) $body:block) => {

@@ -1,13 +1,14 @@
 //! Random histories, whose verdicts are compared with a small model.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 
 use super::On::{Artifact, Other, Trail};
 use super::Step::{Attest, Decide, Override, Report};
 use super::{On, Scene, Step};
 
 use crate::support::prelude::*;
+use crate::support::random_cases;
 
 /// The template and the policies of a history.
 const HISTORY_TEMPLATE: &str = "trail: {attestations: [{name: go, type: '*'}], \
@@ -95,9 +96,7 @@ fn model(history: &[Step]) -> (&'static str, [bool; 4]) {
 #[test]
 fn every_place_has_the_verdict_of_the_model_whatever_happened() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let asked = Config { failure_persistence: None, ..Config::default() };
-    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
-    let config = if is_asked { asked } else { Config { cases: 96, ..asked } };
+    let config = random_cases(96);
     let run = |history: Vec<Step>| {
         runtime.block_on(async {
             let api = Api::new(in_memory().await, Mount::Tower, "memory").await;
