@@ -194,7 +194,7 @@ struct World {
     caller: Principal,
     /// A replay runs its own service, with threads.
     runtime: Runtime,
-    /// What was reported to run at last.
+    /// The artifacts of the last report.
     running: Vec<(u8, &'static str)>,
     /// How many snapshots were replayed.
     replayed: u64,

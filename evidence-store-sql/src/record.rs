@@ -439,9 +439,9 @@ impl Plan {
             return Err(StoreError::Conflict);
         }
         let last = ledger.map(|ledger| ledger.at);
-        let is_older_than =
+        let is_older =
             write.first.is_some() && write.facts.first().is_some_and(|one| one.is_older_than(last));
-        if is_older_than { Err(older_entries()) } else { Ok(()) }
+        if is_older { Err(older_entries()) } else { Ok(()) }
     }
 
     /// Appends a fact to the ledger and adds its rows.

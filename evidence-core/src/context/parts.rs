@@ -1,4 +1,4 @@
-//! What the requests of a service share.
+//! The store, the settings, the caches and the other parts of a service that its requests share.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::time::Clock;
 
-/// What the requests of a service share.
+/// The parts of a service that its requests share.
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) attachments: Attachments,

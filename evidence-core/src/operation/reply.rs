@@ -1,4 +1,4 @@
-//! What operations return, and the responses that are built from it.
+//! The outputs of operations, and the responses that are built from them.
 
 use std::future::Future;
 use std::sync::Arc;
