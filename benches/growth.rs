@@ -11,6 +11,8 @@ use evidence_benches::{
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
+use evidence_core::fact::SaltSeed;
+use evidence_core::id::SystemRandom;
 use evidence_core::page::PageRequest;
 use evidence_core::trails::Trail;
 use evidence_core::{Fact, Write};
@@ -86,7 +88,17 @@ async fn fill(server: &Server, size: usize) -> Result {
             facts.extend(another(&trail, artifact, *number)?);
         }
         let (by, at) = (by.clone(), trail.created_at);
-        store.record(Write { org, by, at, facts, preconditions: vec![], secrets: vec![] }).await?;
+        store
+            .record(Write {
+                org,
+                by,
+                at,
+                facts,
+                preconditions: vec![],
+                secrets: vec![],
+                salts: SaltSeed::new(&SystemRandom),
+            })
+            .await?;
     }
     // A new connection, because the server closes idle ones.
     let mut client = server.client().await?;

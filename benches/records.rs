@@ -18,8 +18,9 @@ use evidence_benches::{
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
 use evidence_core::digest::sha256_hex;
+use evidence_core::fact::SaltSeed;
 use evidence_core::git::GitCommit;
-use evidence_core::id::Id;
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::trails::Trail;
 use evidence_core::{Fact, Store, Write};
@@ -124,7 +125,15 @@ async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
                 }
             }
             store
-                .record(Write { org, by: by.clone(), at, facts, preconditions: vec![], secrets: vec![] })
+                .record(Write {
+                    org,
+                    by: by.clone(),
+                    at,
+                    facts,
+                    preconditions: vec![],
+                    secrets: vec![],
+                    salts: SaltSeed::new(&SystemRandom),
+                })
                 .await?;
         }
         if (first..first + PER_REPO).contains(&(trails / 2)) {
@@ -142,7 +151,7 @@ async fn facts_by_flow(store: &dyn Store, org: Id, mut entry: u64) -> Result<BTr
         let Some(last) = entries.last() else { return Ok(facts) };
         entry = last.index + 1;
         for entry in &entries {
-            let fact = serde_json::from_str(&entry.payload)?;
+            let fact = Fact::read(&entry.payload)?;
             let trail = match &fact {
                 Fact::TrailBegun { record } => {
                     let number =

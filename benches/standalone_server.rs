@@ -11,6 +11,8 @@ use evidence_benches::{
 };
 use evidence_core::attestations::{Attestation, Binding, Details};
 use evidence_core::auth::Actor;
+use evidence_core::fact::SaltSeed;
+use evidence_core::id::SystemRandom;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
 
@@ -145,6 +147,7 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
             facts,
             preconditions: vec![],
             secrets: vec![],
+            salts: SaltSeed::new(&SystemRandom),
         };
         store.record(write).await?;
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use evidence_core::fact::{Fact, Precondition, Write};
+use evidence_core::fact::{Fact, Precondition, SaltSeed, Write};
 pub(crate) use evidence_core::fixtures::*;
-use evidence_core::id::Id;
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::store::{Entry, Store, StoreResult};
 
 use super::Failure;
@@ -48,6 +48,14 @@ impl Org {
     }
 
     pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
-        Write { org: self.id, by: jane(), at: at(7), facts, preconditions, secrets: Vec::new() }
+        Write {
+            org: self.id,
+            by: jane(),
+            at: at(7),
+            facts,
+            preconditions,
+            secrets: Vec::new(),
+            salts: SaltSeed::new(&SystemRandom),
+        }
     }
 }

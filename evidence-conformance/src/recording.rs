@@ -57,7 +57,7 @@ async fn entries_follow_the_facts(store: Arc<dyn Store>) -> Outcome {
     let expected: Vec<_> =
         stored.iter().map(|entry| Entry { index: entry.index, leaf_hash: entry.leaf_hash }).collect();
     same("the entries answered", entries, expected)?;
-    let kept = stored.iter().map(|entry| serde_json::from_str(&entry.payload).ok());
+    let kept = stored.iter().map(|entry| Fact::read(&entry.payload).ok());
     let expected = [(100, "a"), (101, "b"), (102, "c")].map(|(n, name)| Some(flow_created(n, name)));
     same("the facts", kept.collect(), expected.to_vec())
 }

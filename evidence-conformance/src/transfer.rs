@@ -14,6 +14,7 @@ use evidence_core::digest::sha256_hex;
 use evidence_core::fact::{EncodedFact, Fact};
 use evidence_core::id::Id;
 use evidence_core::leases::{Advance, Lease};
+use evidence_core::ledger::Salt;
 use evidence_core::name::Fingerprint;
 use evidence_core::notifications::{Delivery, DeliveryState, Position};
 use evidence_core::page::PageRequest;
@@ -148,11 +149,8 @@ fn oddly_written_at(index: u64, at: Timestamp, fact: Fact) -> Result<StoredEntry
     let failed = |error: serde_json::Error| Failure(error.to_string());
     let payload = serde_json::to_string_pretty(&fact).map_err(failed)?;
     let actor = "user:it's \"jane\"".to_owned();
-    let payload_sha256 = evidence_core::ledger::Hash::of(&payload);
-    let prepared = EncodedFact { at, actor, payload, payload_sha256, fact };
-    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
-    let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
-    Ok(StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload })
+    let salt = Salt::from_bytes([7; Salt::LEN]);
+    Ok(EncodedFact::of_payload(fact, at, actor, payload, salt).into_entry(index, at))
 }
 
 /// An organization's creation, and these facts.

@@ -312,6 +312,7 @@ impl Administration<'_> {
             facts: vec![fact],
             preconditions: vec![],
             secrets: vec![],
+            salts: self.service.new_salts(),
         };
         store.record(write).await?;
         Ok(EndedFuture { first, entries: size - first, was, now })
@@ -368,7 +369,9 @@ impl Administration<'_> {
 
     async fn record(&self, org: Id, draft: Draft) -> Result<()> {
         let Draft { facts, preconditions, secrets, .. } = draft;
-        let write = Write { org, by: self.by.clone(), at: self.service.now(), facts, preconditions, secrets };
+        let (by, at) = (self.by.clone(), self.service.now());
+        let salts = self.service.new_salts();
+        let write = Write { org, by, at, facts, preconditions, secrets, salts };
         let recorded = self.store().record(write).await;
         // Everything that is recorded here changes permissions.
         self.service.forget_callers();

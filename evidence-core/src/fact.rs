@@ -17,17 +17,17 @@ use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::KeyHash;
 use crate::compute::LONG_JSON;
 use crate::controls::record::{Control, ControlVersion};
-use crate::decode::recorded;
 use crate::environments::record::Environment;
 use crate::flows::record::Flow;
-use crate::id::Id;
-use crate::ledger::{Hash, Header};
+use crate::id::{Id, Random};
+use crate::ledger::{Hash, Header, Salt, payload_hash};
 use crate::name::{ActionName, EnvironmentName, FlowName};
 use crate::orgs::record::{Membership, Organization, User, UserSettings};
 use crate::policies::record::{Policy, PolicyVersion};
 use crate::repos::record::Repo;
 use crate::service_accounts::record::{ApiKeyRecord, ServiceAccount};
 use crate::snapshots::record::Snapshot;
+use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
 use crate::trails::record::Trail;
@@ -237,8 +237,11 @@ pub enum Fact {
 
 impl Fact {
     /// Parses the fact in the payload of a ledger entry, which any version of the program may have recorded.
-    pub(crate) fn read(payload: &str) -> serde_json::Result<Self> {
-        recorded(|| serde_json::from_str(payload))
+    ///
+    /// # Errors
+    /// The payload is no fact that this version knows.
+    pub fn read(payload: &str) -> serde_json::Result<Self> {
+        payload::read(payload).map(|(fact, _)| fact)
     }
 
     /// Returns the kind in the ledger's leaf, which is the key of the payload.
@@ -486,6 +489,8 @@ pub struct Write {
     /// The hashes of API keys that the facts create, by key id. They are stored beside the ledger, never in
     /// it.
     pub secrets: Vec<(Id, KeyHash)>,
+    /// The source of the facts' salts.
+    pub salts: SaltSeed,
 }
 
 impl Write {
@@ -493,6 +498,33 @@ impl Write {
     /// organization does not exist, and every other write only if it does.
     pub fn begins_ledger(&self) -> bool {
         self.facts.first().is_some_and(|fact| fact.creates_org(self.org))
+    }
+}
+
+/// The random value from which the salts of a write's facts are derived. It is not stored: with it, each salt of the write
+/// could be computed after its destruction.
+#[derive(Clone, Copy)]
+pub struct SaltSeed([u8; 32]);
+
+impl SaltSeed {
+    /// Draws a seed.
+    pub fn new(random: &dyn Random) -> Self {
+        let mut bytes = [0; 32];
+        random.fill(&mut bytes);
+        Self(bytes)
+    }
+
+    /// Returns the salt of the write's fact at this position.
+    pub fn salt(&self, position: u64) -> Salt {
+        let digest = Hash::of([self.0.as_slice(), &position.to_be_bytes()].concat());
+        let (salt, _) = digest.as_bytes().split_first_chunk().expect("a digest is longer than a salt");
+        Salt::from_bytes(*salt)
+    }
+}
+
+impl std::fmt::Debug for SaltSeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SaltSeed(…)")
     }
 }
 
@@ -523,12 +555,14 @@ pub struct EncodedFact {
     pub fact: Fact,
     /// The time of the fact, by the caller's clock.
     pub at: Timestamp,
-    /// The actor: `user:<name>`, `service-account:<name>` or `operator:<name>`.
+    /// The actor, without a name: `user:<id>`, `service-account:<id>` or `operator`.
     pub actor: String,
-    /// The fact's JSON.
+    /// The JSON of the fact and of its actor's name.
     pub payload: String,
-    /// The SHA-256 of the payload.
-    pub payload_sha256: Hash,
+    /// The salt of the payload's hash.
+    pub salt: Salt,
+    /// The [salted digest](payload_hash) of the payload.
+    pub payload_hash: Hash,
 }
 
 impl EncodedFact {
@@ -536,9 +570,14 @@ impl EncodedFact {
     ///
     /// # Errors
     /// Serialization failed, which is a defect of the program.
-    pub fn new(fact: Fact, at: Timestamp, actor: String) -> serde_json::Result<Self> {
-        let payload = serde_json::to_string(&fact)?;
-        Ok(Self { fact, at, actor, payload_sha256: Hash::of(&payload), payload })
+    pub fn new(fact: Fact, at: Timestamp, by: &Actor, salt: Salt) -> serde_json::Result<Self> {
+        let payload = payload::write(&fact, &by.name)?;
+        Ok(Self::of_payload(fact, at, by.to_string(), payload, salt))
+    }
+
+    /// Returns the fact with a payload that contains it, as another store recorded it.
+    pub fn of_payload(fact: Fact, at: Timestamp, actor: String, payload: String, salt: Salt) -> Self {
+        Self { fact, at, actor, payload_hash: payload_hash(&salt, &payload), payload, salt }
     }
 
     /// Encodes the facts of one write. Long facts are encoded on a blocking thread, so that they do not delay
@@ -546,9 +585,10 @@ impl EncodedFact {
     ///
     /// # Errors
     /// [`StoreError::Failed`] if a fact cannot be serialized.
-    pub async fn all(facts: Vec<Fact>, at: Timestamp, actor: String) -> StoreResult<Vec<Self>> {
+    pub async fn all(facts: Vec<Fact>, at: Timestamp, by: Actor, salts: SaltSeed) -> StoreResult<Vec<Self>> {
         let prepare = move |facts: Vec<Fact>| {
-            let prepared = facts.into_iter().map(|fact| Self::new(fact, at, actor.clone()));
+            let prepared =
+                (0..).zip(facts).map(|(position, fact)| Self::new(fact, at, &by, salts.salt(position)));
             prepared.collect::<serde_json::Result<Vec<_>>>()
         };
         let prepared = if is_long(&facts) {
@@ -569,10 +609,18 @@ impl EncodedFact {
     /// Returns the leaf hash of the fact at this index, recorded at this time. The time is the fact's own, or
     /// that of the preceding entry if that is later, so that time never goes back in a ledger.
     pub fn leaf_hash(&self, index: u64, at: Timestamp) -> Hash {
-        let Self { fact, actor, payload_sha256, .. } = self;
+        let Self { fact, actor, payload_hash, .. } = self;
         let header =
-            Header { index, kind: fact.kind(), at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
+            Header { index, kind: fact.kind(), at: at.as_micros(), actor, payload_hash: *payload_hash };
         header.leaf_hash()
+    }
+
+    /// Returns the ledger entry of the fact at this index, recorded at this time.
+    pub fn into_entry(self, index: u64, at: Timestamp) -> StoredEntry {
+        let leaf_hash = self.leaf_hash(index, at);
+        let Self { fact, actor, payload, salt, payload_hash, .. } = self;
+        let kind = fact.kind().to_owned();
+        StoredEntry { index, kind, at, effective_at: at, actor, payload_hash, leaf_hash, salt, payload }
     }
 }
 
@@ -581,6 +629,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::fixtures::jane;
     use crate::json::{self, JsonValue};
 
     /// Returns copies of the value, each with one additional field in one of its objects.
@@ -647,10 +696,12 @@ mod tests {
     async fn long_facts_are_written_on_another_thread() {
         let facts = |length: usize| vec![Fact::TextKept { text: "x".repeat(length) }; 2];
         let at = Timestamp::from_seconds(5);
-        let prepare = |length| EncodedFact::all(facts(length), at, "user:jane".to_owned());
+        let salts = SaltSeed([7; 32]);
+        let prepare = |length| EncodedFact::all(facts(length), at, jane(), salts);
         let expected = |length| {
-            let prepared = |fact| EncodedFact::new(fact, at, "user:jane".to_owned()).unwrap();
-            facts(length).into_iter().map(prepared).collect::<Vec<_>>()
+            let prepared =
+                |(position, fact)| EncodedFact::new(fact, at, &jane(), salts.salt(position)).unwrap();
+            (0..).zip(facts(length)).map(prepared).collect::<Vec<_>>()
         };
         let short = prepare(1_000).now_or_never().expect("short facts are written at once");
         assert_eq!(short.unwrap(), expected(1_000));

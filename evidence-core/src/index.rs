@@ -136,6 +136,8 @@ pub enum IndexRow<'a> {
         control: Option<&'a str>,
         /// The number of that control's latest version at the time.
         control_version: Option<u64>,
+        /// The name of the actor who decided on it.
+        decided_by: Option<&'a str>,
         /// Its subject.
         binding: &'a Binding,
         /// The commit that it names; empty if it does not name the commit in full.
@@ -412,6 +414,7 @@ impl Fact {
                     override_info: record.override_info(),
                     control: record.details.control(),
                     control_version: record.details.control_version(),
+                    decided_by: record.details.control().map(|_| record.created_by.name.as_str()),
                     binding: &record.binding,
                     commit: record.own_commit(),
                     at: record.created_at,

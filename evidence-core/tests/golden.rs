@@ -1,4 +1,4 @@
-//! Facts are frozen: each kind has payloads in `tests/golden`, a line each, as some version of the program wrote them, which
+//! Facts are frozen: each kind has lines in `tests/golden`, as some version of the program wrote them into payloads, which
 //! every later version reads and writes byte for byte. Together they have every form that a fact is recorded in: each
 //! field absent and there, each variant of each enum. A line of a released version is never changed; what is new in a fact is
 //! optional and left out where it is absent.
@@ -128,7 +128,8 @@ fn recorded() -> BTreeMap<String, Vec<String>> {
         runtime.block_on((check.run)(Arc::clone(&store) as Arc<dyn Store>)).unwrap();
         for organization in runtime.block_on(store.organizations(None, 100)).unwrap() {
             for entry in runtime.block_on(store.ledger_entries(organization.id, 0, 1000)).unwrap() {
-                recorded.entry(entry.kind).or_default().push(entry.payload);
+                let fact = serde_json::to_string(&Fact::read(&entry.payload).unwrap()).unwrap();
+                recorded.entry(entry.kind).or_default().push(fact);
             }
         }
     }

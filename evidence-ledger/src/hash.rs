@@ -45,27 +45,38 @@ impl Hash {
 
     /// Parses the text form. Returns `None` for any other text, so that a hash has exactly one spelling.
     pub(super) fn from_hex(text: &[u8]) -> Option<Self> {
-        if text.len() != Self::HEX_LEN {
-            return None;
-        }
-        let (pairs, _) = text.as_chunks::<2>();
-        let mut bytes = [0; 32];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = nibble(*high)? << 4 | nibble(*low)?;
-        }
-        Some(Self(bytes))
+        bytes_of_hex(text).map(Self)
     }
 }
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
+/// Writes at most 32 bytes as lower-case hexadecimal digits.
+pub(super) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = [0; Hash::HEX_LEN];
+    for (byte, pair) in bytes.iter().zip(text.as_chunks_mut::<2>().0) {
+        *pair = [HEX_DIGITS[usize::from(byte >> 4)], HEX_DIGITS[usize::from(byte & 15)]];
+    }
+    let digits = text.get(..2 * bytes.len()).ok_or(fmt::Error)?;
+    f.write_str(std::str::from_utf8(digits).map_err(|_| fmt::Error)?)
+}
+
+/// Reads exactly `N` bytes from lower-case hexadecimal digits.
+pub(super) fn bytes_of_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    let (pairs, rest) = text.as_chunks::<2>();
+    if pairs.len() != N || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = nibble(*high)? << 4 | nibble(*low)?;
+    }
+    Some(bytes)
+}
+
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0; 64];
-        for (byte, pair) in self.0.into_iter().zip(text.as_chunks_mut::<2>().0) {
-            *pair = [HEX_DIGITS[usize::from(byte >> 4)], HEX_DIGITS[usize::from(byte & 15)]];
-        }
-        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+        write_hex(&self.0, f)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The canonical header of an entry, and the exact bytes that its leaf hash covers.
 
-use super::Hash;
+use super::{Hash, Salt};
 
 /// RFC 6962 §2.1: the prefix that separates leaf hashes from node hashes.
 const LEAF_PREFIX: [u8; 1] = [0x00];
 
-/// The header of a ledger entry, to which its leaf commits. It includes the payload only as a digest.
+/// The header of a ledger entry, to which its leaf commits. It includes the payload only as a salted digest, and no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
     /// The position of the entry in its organization's log, from 0.
@@ -14,10 +14,10 @@ pub struct Header<'a> {
     pub kind: &'a str,
     /// The time of recording: microseconds since the Unix epoch, UTC.
     pub at: i64,
-    /// The user or account that caused the fact.
+    /// The user or account that caused the fact: its kind and its id.
     pub actor: &'a str,
-    /// The SHA-256 of the payload's bytes.
-    pub payload_sha256: Hash,
+    /// The [salted digest](payload_hash) of the payload's bytes.
+    pub payload_hash: Hash,
 }
 
 impl Header<'_> {
@@ -25,7 +25,7 @@ impl Header<'_> {
     /// space.
     ///
     /// ```text
-    /// {"index":0,"kind":"trail_begun","at":1776252299785510,"actor":"user:alice","payload_sha256":"44…8a"}
+    /// {"index":0,"kind":"trail_begun","at":1776252299785510,"actor":"user:019d…","payload_hash":"44…8a"}
     /// ```
     ///
     /// Numbers are decimal integers. In strings, `"` and `\` are preceded by `\`. The characters U+0008,
@@ -35,12 +35,12 @@ impl Header<'_> {
     #[must_use]
     pub fn canonical(&self) -> String {
         format!(
-            r#"{{"index":{},"kind":{},"at":{},"actor":{},"payload_sha256":"{}"}}"#,
+            r#"{{"index":{},"kind":{},"at":{},"actor":{},"payload_hash":"{}"}}"#,
             self.index,
             json_string(self.kind),
             self.at,
             json_string(self.actor),
-            self.payload_sha256,
+            self.payload_hash,
         )
     }
 
@@ -50,6 +50,13 @@ impl Header<'_> {
     pub fn leaf_hash(&self) -> Hash {
         Hash::of_parts(&[&LEAF_PREFIX, self.canonical().as_bytes()])
     }
+}
+
+/// Returns the digest by which a leaf commits to a payload: the SHA-256 of the salt's 16 bytes followed by the payload's
+/// bytes. Once the salt is destroyed, nobody can test a guess of the payload.
+#[must_use]
+pub fn payload_hash(salt: &Salt, payload: impl AsRef<[u8]>) -> Hash {
+    Hash::of_parts(&[salt.as_bytes(), payload.as_ref()])
 }
 
 /// Returns the text as a JSON string, escaped as [`Header::canonical`] specifies.

@@ -1,8 +1,8 @@
 //! The append-only Merkle log of an organization of [`evidence`](https://docs.rs/evidence-core), as pure functions over
 //! hashes. It depends on `sha2` and `thiserror` only, and builds for `wasm32-unknown-unknown`.
 //!
-//! - A [`Header`] names one entry and the digest of its payload. The tree contains its [leaf
-//!   hash](Header::leaf_hash), so a payload can be redacted and every proof stays valid.
+//! - A [`Header`] names one entry and the [salted digest](payload_hash) of its payload. The tree contains its [leaf
+//!   hash](Header::leaf_hash), so a payload can be redacted with its salt and every proof stays valid.
 //! - [`Frontier`] appends without reading the tree.
 //! - [`inclusion`] and [`consistency`] build proofs from stored hashes.
 //! - [`verify_inclusion`] and [`verify_consistency`] verify proofs from hashes alone.
@@ -27,17 +27,19 @@
 mod hash;
 mod header;
 mod proof;
+mod salt;
 mod tree;
 
 #[cfg(test)]
 mod tests;
 
 pub use hash::Hash;
-pub use header::Header;
+pub use header::{Header, payload_hash};
 pub use proof::{
     LedgerHashes, Needs, consistency, consistency_needs, inclusion, inclusion_needs, root_at, root_needs,
     verify_consistency, verify_inclusion,
 };
+pub use salt::Salt;
 pub use tree::{EMPTY_ROOT, Frontier, Node, STORED_LEVEL_STEP, node_hash, root_of};
 
 /// The reason why a hash, a frontier or a proof is not available.
@@ -47,6 +49,9 @@ pub enum LedgerError {
     /// A text that should be a hash is not 64 lower-case hexadecimal digits.
     #[error("a hash is 64 lower-case hexadecimal digits")]
     MalformedHash,
+    /// A text that should be a salt is not 32 lower-case hexadecimal digits.
+    #[error("a salt is 32 lower-case hexadecimal digits")]
+    MalformedSalt,
     /// A frontier does not have one hash for each complete subtree of its size.
     #[error("the frontier of {size} leaves has {expected} hashes, found {found} characters")]
     MalformedFrontier {

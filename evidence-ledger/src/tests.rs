@@ -67,6 +67,9 @@ fn hashes(hex: &[&str]) -> Vec<Hash> {
 
 // ---- Header and hash: exact bytes ----------------------------------------------------------------
 
+/// The bytes 0 to 15.
+const SALT: Salt = Salt::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+
 #[test]
 fn a_leaf_is_exactly_these_bytes() {
     let cases = [
@@ -75,14 +78,14 @@ fn a_leaf_is_exactly_these_bytes() {
                 index: 0,
                 kind: "trail_begun",
                 at: 1_776_252_299_785_510,
-                actor: "user:alice",
-                payload_sha256: Hash::of("{}"),
+                actor: "user:019d9a3b-4c5d-6e7f-8091-a2b3c4d5",
+                payload_hash: payload_hash(&SALT, "{}"),
             },
             concat!(
-                r#"{"index":0,"kind":"trail_begun","at":1776252299785510,"actor":"user:alice","#,
-                r#""payload_sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}"#,
+                r#"{"index":0,"kind":"trail_begun","at":1776252299785510,"actor":"user:019d9a3b-4c5d-6e7f-8091-a2b3c4d5","#,
+                r#""payload_hash":"b5c1f9361eb9fbedd3e628a72d1c8fef46544361fd79fa6781baf6d932b1c3f6"}"#,
             ),
-            "2d937366dcf9f94e299143ff648ec13cda0cc75291f1de003d16305aec63aff9",
+            "ce206e0689cdd75fa78f8483d02327c56fa3d37563edf53043dad51d9249d264",
         ),
         (
             Header {
@@ -90,14 +93,14 @@ fn a_leaf_is_exactly_these_bytes() {
                 kind: "attestation_added",
                 at: -1,
                 actor: "tab\t quote\" back\\slash \u{1} \u{7f} é 🦀 /",
-                payload_sha256: Hash::of(""),
+                payload_hash: payload_hash(&SALT, ""),
             },
             concat!(
                 r#"{"index":1,"kind":"attestation_added","at":-1,"actor":"tab\t quote\" back\\slash \u0001 "#,
                 "\u{7f}",
-                r#" é 🦀 /","payload_sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}"#,
+                r#" é 🦀 /","payload_hash":"be45cb2605bf36bebde684841a28f0fd43c69850a3dce5fedba69928ee3a8991"}"#,
             ),
-            "4bf4b8aa531e695cb8a106e0ded8ee2aa073776918f0f0ff00c8d27ad2e219de",
+            "95fc5b7d3f7628323c7db394d0d33c63c7f07485ae670835f90ee11cb98654c1",
         ),
         (
             Header {
@@ -105,13 +108,13 @@ fn a_leaf_is_exactly_these_bytes() {
                 kind: "",
                 at: i64::MIN,
                 actor: "",
-                payload_sha256: Hash::of(r#"{"a":1}"#),
+                payload_hash: payload_hash(&SALT, r#"{"a":1}"#),
             },
             concat!(
                 r#"{"index":18446744073709551615,"kind":"","at":-9223372036854775808,"actor":"","#,
-                r#""payload_sha256":"015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"}"#,
+                r#""payload_hash":"aed8a0ebb5f60a8aa06554873318b8e888584ebddf7878258719930ae328cbb2"}"#,
             ),
-            "5a379e5dcc522695da4885418bd5b9e0699fceb300ce54fc40a4bb47579e39bf",
+            "217da2ddca53e36020c47f9498eb7c43189cfc8463e9d0027fe5675198caad2f",
         ),
     ];
     for (header, bytes, leaf) in cases {
@@ -120,20 +123,20 @@ fn a_leaf_is_exactly_these_bytes() {
     }
     assert_eq!(
         node_hash(cases[0].0.leaf_hash(), cases[1].0.leaf_hash()),
-        hash("2b5506883def2c58daaed0e71cb15b2fe4702bc6b274b874ef5488d7c41760e7"),
+        hash("ed54003be6c7ffdf1e9637d0aa837d8936e6e19350efac37652f10d1ee1dcb1b"),
     );
 }
 
 proptest! {
     #[test]
     fn no_text_breaks_out_of_its_string(index: u64, kind: String, at: i64, actor: String) {
-        let payload_sha256 = Hash::of(&kind);
-        let header = Header { index, kind: &kind, at, actor: &actor, payload_sha256 };
+        let payload_hash = Hash::of(&kind);
+        let header = Header { index, kind: &kind, at, actor: &actor, payload_hash };
         let canonical = header.canonical();
         prop_assert!(canonical.contains(&serde_json::to_string(&actor)?), "{}", canonical);
         let read: serde_json::Value = serde_json::from_str(&canonical)?;
         prop_assert_eq!(read, serde_json::json!({
-            "index": index, "kind": kind, "at": at, "actor": actor, "payload_sha256": payload_sha256,
+            "index": index, "kind": kind, "at": at, "actor": actor, "payload_hash": payload_hash,
         }));
     }
 
@@ -148,11 +151,24 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_salt_survives_text_and_hides_a_payload(bytes: [u8; 16], other: [u8; 16], payload: String) {
+        let salt = Salt::from_bytes(bytes);
+        prop_assert_eq!(salt.to_string().parse(), Ok(salt));
+        prop_assert_eq!(salt.to_string().len(), 32);
+        prop_assert!((salt.to_string() + "0").parse::<Salt>().is_err());
+        let hash = payload_hash(&salt, &payload);
+        prop_assert_eq!(hash == payload_hash(&Salt::from_bytes(other), &payload), bytes == other);
+        prop_assert_ne!(hash, Hash::of(&payload));
+    }
+}
+
 #[test]
 fn each_character_below_u_0100_is_escaped_as_serde_json_does() {
     for character in '\0'..='\u{ff}' {
         let actor = character.to_string();
-        let header = Header { index: 0, kind: "", at: 0, actor: &actor, payload_sha256: EMPTY_ROOT };
+        let header = Header { index: 0, kind: "", at: 0, actor: &actor, payload_hash: EMPTY_ROOT };
         let json = serde_json::to_string(&actor).unwrap();
         assert!(header.canonical().contains(&format!(r#""actor":{json},"#)), "{json}");
     }

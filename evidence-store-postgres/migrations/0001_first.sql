@@ -53,8 +53,9 @@ CREATE TABLE evidence.ledger (
     kind           text COLLATE "C" NOT NULL,
     at             bigint NOT NULL,
     actor          text COLLATE "C" NOT NULL,
-    payload_sha256 bytea NOT NULL,
+    payload_hash   bytea NOT NULL,
     leaf_hash      bytea NOT NULL,
+    salt           bytea NOT NULL,
     payload        text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, idx)
 );
@@ -211,7 +212,7 @@ CREATE UNIQUE INDEX build_repo ON evidence.build (org, repo, repo_ordinal) INCLU
 
 -- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. override_info: of an override,
 -- who overrides an attestation, and why. control_ordinal: its
--- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
+-- number among the decisions about that control. decided_by: the name of who decided. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE evidence.attestation (
     org          bytea NOT NULL,
@@ -224,6 +225,7 @@ CREATE TABLE evidence.attestation (
     override_info text,
     control      text COLLATE "C",
     control_version bigint,
+    decided_by   text COLLATE "C",
     binding      text COLLATE "C" NOT NULL,
     commit_sha   text COLLATE "C",
     at           bigint NOT NULL,

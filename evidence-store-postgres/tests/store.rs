@@ -9,7 +9,7 @@ use std::time::Duration;
 use evidence_conformance::checks;
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::flows::{FlowFilter, FlowStore};
-use evidence_core::ledger::{Hash, Header, Needs, root_of};
+use evidence_core::ledger::{Hash, Header, Needs, payload_hash, root_of};
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{OrgStore, User};
 use evidence_core::page::PageRequest;
@@ -106,9 +106,8 @@ async fn the_root_is_that_of_the_leaves_computed_again() {
     let leaves: Vec<Hash> = entries
         .iter()
         .map(|entry| {
-            let payload_sha256 = Hash::of(&entry.payload);
-            let (kind, at, actor) = (entry.kind.as_str(), entry.at.as_micros(), entry.actor.as_str());
-            Header { index: entry.index, kind, at, actor, payload_sha256 }.leaf_hash()
+            let payload_hash = payload_hash(&entry.salt, &entry.payload);
+            Header { payload_hash, ..entry.header() }.leaf_hash()
         })
         .collect();
     let head = bench.store.ledger_head(bench.org).await.unwrap().expect("a head");

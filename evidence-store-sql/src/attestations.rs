@@ -224,13 +224,12 @@ const DECISION_AT_NUMBER: Sql = Sql::per_dialect(
         WHERE org = $1 AND control = $4 AND control_ordinal = found.key OFFSET 0) x",
 );
 
-/// The JSON that [`Decision`] deserializes. The actor comes from the ledger entry.
+/// The JSON that [`Decision`] deserializes.
 const DECISION: Sql = Sql::per_dialect(
     "json_array(x.id, x.flow, x.trail, x.name, json(iif(x.is_compliant, 'true', 'false')), x.control_version,
-        x.binding, x.at,
-        (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))",
+        x.binding, x.at, x.decided_by)",
     "json_build_array(x.id, x.flow, x.trail, x.name, x.is_compliant, x.control_version, x.binding, x.at,
-        (SELECT l.actor FROM evidence.ledger l WHERE l.org = $1 AND l.idx = x.ledger_index))::text",
+        x.decided_by)::text",
 );
 
 #[derive(Deserialize)]
@@ -248,9 +247,8 @@ struct Decision(
 
 impl Decision {
     fn row(self) -> StoreResult<DecisionRow> {
-        let Self(id, flow, trail, name, is_compliant, control_version, binding, at, actor) = self;
-        let actor = actor.ok_or_else(|| StoreError::corrupt("its ledger entry is missing"))?;
-        let by = actor.split_once(':').map_or(actor.as_str(), |(_, name)| name).to_owned();
+        let Self(id, flow, trail, name, is_compliant, control_version, binding, at, by) = self;
+        let by = by.ok_or_else(|| StoreError::corrupt("nobody decided"))?;
         Ok(DecisionRow { id, flow, trail, name, is_compliant, control_version, binding, at, by })
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use evidence_core::StoreError;
 use evidence_core::auth::KeyHash;
-use evidence_core::ledger::{Frontier, Hash, Header, Node};
+use evidence_core::ledger::{Frontier, Hash, Node};
 use evidence_core::queue::Refused;
 use evidence_core::store::{MAX_CLOCK_LEAD, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
@@ -144,11 +144,10 @@ pub(crate) fn entries_per_part(ledgers: &[Ledger]) -> u64 {
 
 /// Returns the mismatches between an entry and its hashes.
 fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
-    let StoredEntry { index, kind, at, effective_at: _, actor, payload_sha256, leaf_hash, payload } = entry;
-    let payload = (Hash::of(payload) != *payload_sha256)
+    let index = entry.index;
+    let payload = (!entry.has_its_payload())
         .then(|| format!("the payload of ledger entry {index} does not match its hash"));
-    let header = Header { index: *index, kind, at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
-    let leaf = (header.leaf_hash() != *leaf_hash)
+    let leaf = (entry.header().leaf_hash() != entry.leaf_hash)
         .then(|| format!("the leaf of ledger entry {index} does not match its header"));
     payload.into_iter().chain(leaf)
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
+use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs, Salt};
 use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry, distinct};
 use evidence_core::time::Timestamp;
 
@@ -31,7 +31,7 @@ macro_rules! entry_columns {
         concat!(
             "l.idx, l.kind, l.at, ",
             crate::ledger::effective_at!(),
-            ", l.actor, l.payload_sha256, l.leaf_hash, l.payload"
+            ", l.actor, l.payload_hash, l.leaf_hash, l.salt, l.payload"
         )
     };
 }
@@ -81,7 +81,7 @@ const ENTRIES: Sql = entries!(entry_columns!());
 /// Selects entries with their recorded times, for checks. The effective time is the entry's own time, so
 /// damage in the table of corrections does not hide a ledger.
 pub(crate) const RECORDED_ENTRIES: Sql =
-    entries!("l.idx, l.kind, l.at, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload");
+    entries!("l.idx, l.kind, l.at, l.at, l.actor, l.payload_hash, l.leaf_hash, l.salt, l.payload");
 
 /// Neither database reads a text to compute its size.
 const LEAVES: Sql = Sql::portable(
@@ -146,16 +146,16 @@ const SIZE_AT: Sql = Sql::portable(concat!(
     )
 ));
 
-/// A row of the ledger: index, kind, time, effective time, actor, the payload's hash, the leaf's hash,
+/// A row of the ledger: index, kind, time, effective time, actor, the payload's hash, the leaf's hash, salt,
 /// payload.
-pub(crate) type EntryRow = (u64, String, Timestamp, Timestamp, String, Hash, Hash, Payload);
+pub(crate) type EntryRow = (u64, String, Timestamp, Timestamp, String, Hash, Hash, Salt, Payload);
 
 /// Decodes an entry. A payload that is not UTF-8 becomes a text that does not match its hash; a missing
 /// payload becomes empty.
 pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
-    let (index, kind, at, effective_at, actor, payload_sha256, leaf_hash, payload) = row;
+    let (index, kind, at, effective_at, actor, payload_hash, leaf_hash, salt, payload) = row;
     let payload = String::from_utf8_lossy(payload.bytes().unwrap_or_default()).into_owned();
-    Ok(StoredEntry { index, kind, at, effective_at, actor, payload_sha256, leaf_hash, payload })
+    Ok(StoredEntry { index, kind, at, effective_at, actor, payload_hash, leaf_hash, salt, payload })
 }
 
 /// Decodes a head.

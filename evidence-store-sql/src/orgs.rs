@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::ledger::Hash;
+use evidence_core::ledger::{Hash, Salt};
 use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User, UserSettings};
 use evidence_core::page::{Page, PageRequest, SortDirection};
 use evidence_core::service_accounts::ServiceAccount;
@@ -88,7 +88,7 @@ macro_rules! membership_page {
             $order,
             $direction,
             " LIMIT $2 OFFSET $3)
-            SELECT (SELECT n FROM total), x.idx, x.kind, x.at, x.effective_at, x.actor, x.payload_sha256, x.leaf_hash, x.payload
+            SELECT (SELECT n FROM total), x.idx, x.kind, x.at, x.effective_at, x.actor, x.payload_hash, x.leaf_hash, x.salt, x.payload
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY x.idx",
             $direction
@@ -116,13 +116,14 @@ type MembershipRow = (
     Option<String>,
     Option<Hash>,
     Option<Hash>,
+    Option<Salt>,
     Payload,
 );
 
 fn membership_page(rows: Vec<MembershipRow>) -> StoreResult<Page<StoredEntry>> {
     let total = rows.first().map_or(0, |(total, ..)| *total);
-    let entry = |(_, index, kind, at, effective_at, actor, sha256, hash, payload): MembershipRow| {
-        Some(entry((index?, kind?, at?, effective_at?, actor?, sha256?, hash?, payload)))
+    let entry = |(_, index, kind, at, effective_at, actor, digest, leaf, salt, payload): MembershipRow| {
+        Some(entry((index?, kind?, at?, effective_at?, actor?, digest?, leaf?, salt?, payload)))
     };
     Ok(Page { items: rows.into_iter().filter_map(entry).collect::<StoreResult<_>>()?, total })
 }

@@ -57,8 +57,8 @@ pub struct Submission {
 impl Submission {
     async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
-        let Write { org, by, at, facts, preconditions, secrets } = write;
-        let facts = EncodedFact::all(facts, at, by.to_string()).await?;
+        let Write { org, by, at, facts, preconditions, secrets, salts } = write;
+        let facts = EncodedFact::all(facts, at, by, salts).await?;
         let (flows, series) = (numbered_flows(&facts), numbered_series(&facts));
         Ok(Self { org, begins, first: None, facts, preconditions, secrets, flows, series, reply })
     }
@@ -448,7 +448,7 @@ impl Plan {
     fn append(&mut self, write: &Submission, encoded: &EncodedFact) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not prefetched");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
-        let EncodedFact { fact, actor, payload, payload_sha256, .. } = encoded;
+        let EncodedFact { fact, actor, payload, salt, payload_hash, .. } = encoded;
         let index = ledger.frontier.size();
         // The clock of one server may be behind another's. A ledger's time goes back only if the fact
         // corrects the clock. An import keeps its times.
@@ -464,8 +464,9 @@ impl Plan {
                 fact.kind().into(),
                 at.into(),
                 actor.as_str().into(),
-                (*payload_sha256).into(),
+                (*payload_hash).into(),
                 leaf_hash.into(),
+                (*salt).into(),
                 payload.as_str().into(),
             ],
         );

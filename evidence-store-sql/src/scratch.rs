@@ -390,7 +390,8 @@ impl<S: ScratchSession> Scratch<S> {
         hashes: &BTreeMap<String, KeyHash>,
     ) -> StoreResult<Vec<String>> {
         let (mut texts, mut rows) = (BTreeSet::new(), RowBuilder::default());
-        let facts = entries.iter().map(|entry| body(&entry.payload)).collect::<StoreResult<Vec<Fact>>>()?;
+        let read = |entry: &StoredEntry| Fact::read(&entry.payload).map_err(StoreError::corrupt);
+        let facts = entries.iter().map(read).collect::<StoreResult<Vec<_>>>()?;
         let built = self.built(org, &facts).await?;
         for (entry, fact) in entries.iter().zip(facts) {
             if let Fact::OrganizationCreated { record } = &fact {

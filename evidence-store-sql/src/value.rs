@@ -2,7 +2,7 @@
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::ledger::Hash;
+use evidence_core::ledger::{Hash, Salt};
 use evidence_core::name::Fingerprint;
 use evidence_core::store::{StoreResult, distinct};
 use evidence_core::time::Timestamp;
@@ -164,6 +164,12 @@ impl From<Hash> for Value {
     }
 }
 
+impl From<Salt> for Value {
+    fn from(salt: Salt) -> Self {
+        Self::Bytes(salt.as_bytes().to_vec())
+    }
+}
+
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Bytes(bytes)
@@ -312,15 +318,24 @@ impl FromCell for Id {
 
 impl FromCell for Hash {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
-        let bytes = match cell {
-            Cell::Bytes(bytes) => bytes,
-            other => return Err(other.unexpected("bytes")),
-        };
-        let bytes = bytes.try_into().map_err(|bytes: Vec<u8>| {
-            StoreError::corrupt(format_args!("a hash has {} bytes", bytes.len()))
-        })?;
-        Ok(Self::from_bytes(bytes))
+        exactly(cell, "a hash").map(Self::from_bytes)
     }
+}
+
+impl FromCell for Salt {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        exactly(cell, "a salt").map(Self::from_bytes)
+    }
+}
+
+/// Returns the cell's bytes, if there are exactly `N`.
+fn exactly<const N: usize>(cell: Cell, what: &str) -> StoreResult<[u8; N]> {
+    let bytes = match cell {
+        Cell::Bytes(bytes) => bytes,
+        other => return Err(other.unexpected("bytes")),
+    };
+    let length = |bytes: Vec<u8>| StoreError::corrupt(format_args!("{what} has {} bytes", bytes.len()));
+    bytes.try_into().map_err(length)
 }
 
 impl FromCell for Vec<u8> {
@@ -373,5 +388,5 @@ macro_rules! tuples {
 
 tuples! {
     (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, F) (A, B, C, D, E, F, G) (A, B, C, D, E, F, G, H)
-    (A, B, C, D, E, F, G, H, I)
+    (A, B, C, D, E, F, G, H, I) (A, B, C, D, E, F, G, H, I, J)
 }

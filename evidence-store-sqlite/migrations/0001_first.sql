@@ -46,8 +46,9 @@ CREATE TABLE ledger (
     kind           TEXT NOT NULL,
     at             INTEGER NOT NULL,
     actor          TEXT NOT NULL,
-    payload_sha256 BLOB NOT NULL,
+    payload_hash   BLOB NOT NULL,
     leaf_hash      BLOB NOT NULL,
+    salt           BLOB NOT NULL,
     payload        TEXT NOT NULL,
     PRIMARY KEY (org, idx)
 ) STRICT;
@@ -191,7 +192,7 @@ CREATE INDEX build_repo ON build (org, repo, repo_ordinal, at) WHERE repo IS NOT
 
 -- binding: the JSON of what the attestation is about. recorded_at: the time of its entry. commit_sha: the commit that it names itself. override_info: of an override,
 -- who overrides an attestation, and why. control_ordinal: its
--- number among the decisions about that control. No index on a digest here: an index on random keys would cost more writes
+-- number among the decisions about that control. decided_by: the name of who decided. No index on a digest here: an index on random keys would cost more writes
 -- than the ledger itself.
 CREATE TABLE attestation (
     org          INTEGER NOT NULL,
@@ -204,6 +205,7 @@ CREATE TABLE attestation (
     override_info TEXT,
     control      TEXT,
     control_version INTEGER,
+    decided_by   TEXT,
     binding      TEXT NOT NULL,
     commit_sha   TEXT,
     at           INTEGER NOT NULL,

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
-use evidence_core::fact::UnknownFields;
+use evidence_core::fact::{SaltSeed, UnknownFields};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::leases::{Lease, LeaseStore};
-use evidence_core::ledger::{Hash, Header, Needs, root_of};
+use evidence_core::ledger::{Hash, Header, Needs, payload_hash, root_of};
 use evidence_core::orgs::OrgStore;
 use evidence_core::orgs::User;
 use evidence_core::page::PageRequest;
@@ -75,7 +75,15 @@ impl Bench {
     }
 
     fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
-        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, preconditions, secrets: Vec::new() }
+        Write {
+            org: self.org,
+            by: self.actor.clone(),
+            at: NOW,
+            facts,
+            preconditions,
+            secrets: Vec::new(),
+            salts: SaltSeed::new(&SystemRandom),
+        }
     }
 
     async fn create(&self, flow: &Flow) -> StoreResult<Vec<Entry>> {
@@ -163,9 +171,8 @@ async fn the_root_is_that_of_the_leaves_computed_again() {
     let leaves: Vec<Hash> = entries
         .iter()
         .map(|entry| {
-            let payload_sha256 = Hash::of(&entry.payload);
-            let (kind, at, actor) = (entry.kind.as_str(), entry.at.as_micros(), entry.actor.as_str());
-            Header { index: entry.index, kind, at, actor, payload_sha256 }.leaf_hash()
+            let payload_hash = payload_hash(&entry.salt, &entry.payload);
+            Header { payload_hash, ..entry.header() }.leaf_hash()
         })
         .collect();
     let head = bench.store.ledger_head(bench.org).await.unwrap().expect("a head");

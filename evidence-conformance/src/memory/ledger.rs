@@ -41,19 +41,17 @@ impl Ledger {
         let exactly = exactly || prepared.fact.corrects_clock();
         let last = self.entries.last().filter(|_| !exactly);
         let at = last.map_or(prepared.at, |last| prepared.at.max(last.entry.at));
-        let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index, at));
+        let corrects_clock = prepared.fact.corrects_clock();
+        let (trail, entry) = (trail_of(&prepared.fact), prepared.into_entry(index, at));
+        let leaf_hash = entry.leaf_hash;
         for node in self.frontier.append(leaf_hash) {
             self.nodes.insert((node.level, node.index), node.hash);
         }
-        let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
-        let kind = fact.kind().to_owned();
-        if fact.corrects_clock() {
+        if corrects_clock {
             for Recorded { entry, .. } in &mut self.entries {
                 entry.effective_at = entry.effective_at.min(at);
             }
         }
-        let entry =
-            StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload };
         self.entries.push(Recorded { entry, trail });
         (Entry { index, leaf_hash }, at)
     }

@@ -29,9 +29,9 @@ impl TryFrom<Write> for Change {
 
     fn try_from(write: Write) -> StoreResult<Self> {
         let begins = write.begins_ledger();
-        let Write { org, by, at, facts, preconditions, secrets } = write;
-        let prepare = |fact| EncodedFact::new(fact, at, by.to_string());
-        let facts = facts.into_iter().map(prepare).collect::<Result<_, _>>();
+        let Write { org, by, at, facts, preconditions, secrets, salts } = write;
+        let prepare = |(position, fact)| EncodedFact::new(fact, at, &by, salts.salt(position));
+        let facts = (0..).zip(facts).map(prepare).collect::<Result<_, _>>();
         let facts = facts.map_err(|error| StoreError::Failed(error.into()))?;
         Ok(Self { org, begins, first: None, facts, preconditions, secrets })
     }

@@ -110,10 +110,10 @@ impl Broken {
 
     async fn record_one_by_one(&self, write: Write) -> StoreResult<Vec<Entry>> {
         let mut entries = Vec::new();
-        let Write { org, by, at, facts, mut preconditions, secrets } = write;
+        let Write { org, by, at, facts, mut preconditions, secrets, salts } = write;
         for fact in facts {
             let (preconditions, secrets) = (std::mem::take(&mut preconditions), secrets.clone());
-            let part = Write { org, by: by.clone(), at, facts: vec![fact], preconditions, secrets };
+            let part = Write { org, by: by.clone(), at, facts: vec![fact], preconditions, secrets, salts };
             entries.extend(self.whole.record(part).await?);
             tokio::task::yield_now().await;
         }
@@ -158,8 +158,10 @@ impl Transfer for Broken {
     async fn import(&self, mut import: Import) -> StoreResult<()> {
         if self.has(Defect::WritesImportsAnew) {
             for prepared in &mut import.facts {
-                *prepared = EncodedFact::new(prepared.fact.clone(), prepared.at, prepared.actor.clone())
-                    .map_err(|error| StoreError::Failed(error.into()))?;
+                let EncodedFact { fact, at, actor, salt, .. } = prepared.clone();
+                let payload =
+                    serde_json::to_string(&fact).map_err(|error| StoreError::Failed(error.into()))?;
+                *prepared = EncodedFact::of_payload(fact, at, actor, payload, salt);
             }
         }
         if self.has(Defect::ImportsAnywhere)
@@ -366,7 +368,7 @@ impl LedgerStore for Broken {
             entries.extend(more);
         }
         if self.has(Defect::LeafHashIsAnother) {
-            entries.iter_mut().for_each(|entry| entry.leaf_hash = entry.payload_sha256);
+            entries.iter_mut().for_each(|entry| entry.leaf_hash = entry.payload_hash);
         }
         Ok(entries)
     }

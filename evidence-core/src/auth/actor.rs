@@ -92,6 +92,9 @@ pub enum ActorKind {
     Operator,
 }
 
+/// An operator in the ledger's leaves.
+pub(crate) const OPERATOR: &str = "operator";
+
 impl Actor {
     /// Returns the operator of this name.
     pub(crate) fn operator(name: &str) -> Self {
@@ -100,14 +103,14 @@ impl Actor {
 }
 
 impl std::fmt::Display for Actor {
-    /// Writes the actor as in the ledger's leaves: `user:jane`.
+    /// Writes the actor as in the ledger's leaves, without its name: `user:<id>`, `service-account:<id>` or `operator`,
+    /// who has no id.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match self.kind {
-            ActorKind::User => "user",
-            ActorKind::ServiceAccount => "service-account",
-            ActorKind::Operator => "operator",
-        };
-        write!(f, "{kind}:{}", self.name)
+        match self.kind {
+            ActorKind::User => write!(f, "user:{}", self.id),
+            ActorKind::ServiceAccount => write!(f, "service-account:{}", self.id),
+            ActorKind::Operator => f.write_str(OPERATOR),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::environments::observed::{ObservedArtifact, ReportedState};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::{Id, VersionKey};
-use crate::ledger::{Frontier, Hash};
+use crate::ledger::Frontier;
 use crate::name::Fingerprint;
 use crate::snapshots::key::ArtifactKey;
 use crate::store::entry::StoredEntry;
@@ -129,9 +129,8 @@ impl Affected {
     fn of(entries: &[StoredEntry], environment: Id) -> Self {
         let mut affected = Self::default();
         for entry in entries {
-            let is_sound = Hash::of(&entry.payload) == entry.payload_sha256;
             match Fact::read(&entry.payload) {
-                Ok(fact) if is_sound => affected.add(&fact, environment),
+                Ok(fact) if entry.has_its_payload() => affected.add(&fact, environment),
                 Ok(_) | Err(_) => affected.everything = true,
             }
         }

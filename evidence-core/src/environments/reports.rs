@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
     use crate::decode::from_value;
-    use crate::fact::EncodedFact;
+    use crate::fact::payload;
     use crate::id::{Id, SystemRandom};
     use crate::name::Fingerprint;
     use crate::time::Timestamp;
@@ -244,7 +244,7 @@ mod tests {
     fn a_heartbeat_costs_a_hundred_bytes_at_most() {
         let environment = Id::new(Timestamp::default(), &SystemRandom);
         let heartbeat = Fact::EnvironmentReported { environment };
-        let payload = EncodedFact::new(heartbeat, Timestamp::default(), String::new()).unwrap().payload;
+        let payload = payload::write(&heartbeat, "robot").unwrap();
         assert!(payload.len() <= 100, "{payload}");
     }
 

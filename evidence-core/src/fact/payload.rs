@@ -1,13 +1,69 @@
-//! Decodes payloads: the requested part of a fact.
+//! The payload of a ledger entry: a JSON object with a fact under its kind, and the name of the actor under `by`.
+//!
+//! The name is there and not in the leaf, so that it can be redacted with the payload.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::Fact;
 use crate::decode::recorded;
 use crate::store::error::{StoreError, StoreResult};
+
+/// The key of the actor's name. No kind of fact has it.
+const BY: &str = "by";
+
+/// Returns the payload of a fact that this actor caused.
+pub(crate) fn write(fact: &Fact, by: &str) -> serde_json::Result<String> {
+    let mut payload = serde_json::to_string(fact)?;
+    // A fact is an object of one key, so its last character is the closing brace.
+    payload.pop();
+    for part in [",\"", BY, "\":", &serde_json::to_string(by)?, "}"] {
+        payload.push_str(part);
+    }
+    Ok(payload)
+}
+
+/// Parses a payload: its fact, and the name of its actor, which is empty if the payload has none.
+pub(crate) fn read(payload: &str) -> serde_json::Result<(Fact, String)> {
+    struct WithActor;
+    impl<'de> Visitor<'de> for WithActor {
+        type Value = (Fact, String);
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a fact as a map of one kind")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let fact = Fact::deserialize(MapAccessDeserializer::new(&mut map))?;
+            let by = rest(map)?;
+            Ok((fact, by))
+        }
+    }
+    let read = || {
+        let mut deserializer = serde_json::Deserializer::from_str(payload);
+        let read = deserializer.deserialize_map(WithActor)?;
+        deserializer.end().map(|()| read)
+    };
+    recorded(read)
+}
+
+/// Reads what follows the fact: the name of its actor, and whatever a newer version records beside.
+fn rest<'de, A: MapAccess<'de>>(mut map: A) -> Result<String, A::Error> {
+    let mut by = String::new();
+    while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+        if key == BY {
+            by = map.next_value()?;
+        } else {
+            map.next_value::<IgnoredAny>()?;
+        }
+    }
+    Ok(by)
+}
 
 /// Decodes a payload of any kind. The fields of `T` are fields of the fact, as in [`Recorded`].
 ///
@@ -24,7 +80,9 @@ pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
             let fact = map.next_entry::<IgnoredAny, T>()?;
-            fact.map(|(_, fact)| fact).ok_or_else(|| de::Error::custom("a payload without a fact"))
+            let (_, fact) = fact.ok_or_else(|| de::Error::custom("a payload without a fact"))?;
+            rest(map)?;
+            Ok(fact)
         }
     }
     let read = || {
@@ -41,4 +99,48 @@ pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
 pub struct Recorded<T> {
     /// The state of the record after the fact.
     pub record: T,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_kept() -> Fact {
+        Fact::TextKept { text: "a".to_owned() }
+    }
+
+    #[test]
+    fn a_payload_is_exactly_these_bytes() {
+        let cases = [
+            ("jane", r#"{"text_kept":{"text":"a"},"by":"jane"}"#),
+            ("\"\\é\u{1}", r#"{"text_kept":{"text":"a"},"by":"\"\\é\u0001"}"#),
+            ("", r#"{"text_kept":{"text":"a"},"by":""}"#),
+        ];
+        for (by, payload) in cases {
+            assert_eq!(write(&text_kept(), by).unwrap(), payload);
+            assert_eq!(read(payload).unwrap(), (text_kept(), by.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_newer_versions_record_beside_a_fact_is_ignored() {
+        let cases = [
+            (r#"{"text_kept":{"text":"a"}}"#, ""),
+            (r#"{"text_kept":{"text":"a"},"more":[{}],"by":"jane","and":1}"#, "jane"),
+        ];
+        for (payload, by) in cases {
+            assert_eq!(read(payload).unwrap(), (text_kept(), by.to_owned()), "{payload}");
+            let fields: serde_json::Value = decode_payload(payload).unwrap();
+            assert_eq!(fields, serde_json::json!({"text": "a"}), "{payload}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_payload_is_refused() {
+        for payload in ["", "[]", "{}", r#"{"by":"jane"}"#, r#"{"text_kept":{"text":"a"},"by":1}"#, r#"{"text_kept":{"text":"a"}}x"#]
+        {
+            assert!(read(payload).is_err(), "{payload}");
+            assert!(decode_payload::<serde_json::Map<String, serde_json::Value>>(payload).is_err(), "{payload}");
+        }
+    }
 }

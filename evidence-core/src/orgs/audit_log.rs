@@ -7,11 +7,11 @@ use std::fmt::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::actor::{Role, Scope};
+use crate::auth::actor::{OPERATOR, Role, Scope};
 use crate::bounded::{List, ShortText};
 use crate::context::Context;
 use crate::error::Result;
-use crate::fact::Fact;
+use crate::fact::{Fact, payload};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
@@ -101,9 +101,9 @@ impl MembershipSource {
         }
     }
 
-    /// Returns the source of a change, given the actor's name in the ledger.
+    /// Returns the source of a change, given the actor in the ledger's leaf.
     fn of(actor: &str) -> Self {
-        if actor.starts_with("operator:") { Self::Script } else { Self::App }
+        if actor == OPERATOR { Self::Script } else { Self::App }
     }
 }
 
@@ -223,8 +223,9 @@ impl Operation for ListMembershipEvents {
 struct Entry {
     index: u64,
     at: Timestamp,
-    /// The actor as in the ledger: `user:<name>`.
+    /// The name of the actor who made the change; empty if the entry cannot be read.
     by: String,
+    source: MembershipSource,
     /// The change; `None` if the entry cannot be read. Such an entry is not returned, but it has its place in
     /// the list, as far as it is known to match.
     change: Option<Change>,
@@ -249,44 +250,36 @@ impl Change {
         }
     }
 
-    fn read(entry: &StoredEntry) -> StoreResult<Self> {
+    /// Returns the change, and the name of the actor who made it.
+    fn read(entry: &StoredEntry) -> StoreResult<(Self, String)> {
         let corrupt =
             |what: &dyn Display| StoreError::corrupt(format_args!("ledger entry {}: {what}", entry.index));
-        let (user, before, after) = match Fact::read(&entry.payload).map_err(|error| corrupt(&error))? {
+        let (fact, by) = payload::read(&entry.payload).map_err(|error| corrupt(&error))?;
+        let (user, before, after) = match fact {
             Fact::MemberAdded { record: Membership { user, role }, was } => (user, was, Some(role)),
             Fact::MemberRemoved { user, was } => (user, Some(was), None),
             _ => return Err(corrupt(&"it is about something else")),
         };
-        Ok(Self { user, name: String::new(), before, after })
+        Ok((Self { user, name: String::new(), before, after }, by))
     }
 }
 
 impl Entry {
     fn read(org: Id, entry: StoredEntry) -> StoreResult<Self> {
-        let change = unless_corrupt(org, entry.index, Change::read(&entry))?;
-        let StoredEntry { index, effective_at: at, actor: by, .. } = entry;
-        Ok(Self { index, at, by, change })
-    }
-
-    /// Returns the name of the actor who made the change.
-    fn changed_by(&self) -> &str {
-        self.by.split_once(':').map_or(&self.by, |(_, name)| name)
-    }
-
-    fn source(&self) -> MembershipSource {
-        MembershipSource::of(&self.by)
+        let (change, by) = unless_corrupt(org, entry.index, Change::read(&entry))?.unzip();
+        let StoredEntry { index, effective_at: at, actor, .. } = entry;
+        Ok(Self { index, at, by: by.unwrap_or_default(), source: MembershipSource::of(&actor), change })
     }
 
     fn event(self) -> Option<MembershipEvent> {
-        let (changed_by, source) = (self.changed_by().to_owned(), self.source());
         let change = self.change?;
         Some(MembershipEvent {
             event_type: change.event_type(),
             user: change.name,
             old_role: change.before,
             new_role: change.after,
-            changed_by,
-            source,
+            changed_by: self.by,
+            source: self.source,
             when: self.at.seconds(),
         })
     }
@@ -445,10 +438,10 @@ impl ListMembershipEvents {
         let after = change.and_then(|change| change.after);
         self.event_type.is_none_or(|wanted| change.is_some_and(|change| change.event_type() == wanted))
             && (self.role.0.is_empty() || after.is_some_and(|role| self.role.0.contains(&role)))
-            && (self.source.0.is_empty() || self.source.0.contains(&entry.source()))
+            && (self.source.0.is_empty() || self.source.0.contains(&entry.source))
             && self.from_timestamp.is_none_or(|from| from.0 <= entry.at)
             && self.to_timestamp.is_none_or(|to| entry.at <= to.0)
-            && (has(entry.changed_by()) || change.is_some_and(|change| has(&change.name)))
+            && (has(&entry.by) || change.is_some_and(|change| has(&change.name)))
     }
 
     fn sort_key(&self, entry: &Entry) -> SortKey {
@@ -457,8 +450,8 @@ impl ListMembershipEvents {
         let text = match self.sort_by {
             MembershipSort::When | MembershipSort::Role => "",
             MembershipSort::User => change.map_or("", |change| &change.name),
-            MembershipSort::ChangedBy => entry.changed_by(),
-            MembershipSort::Source => entry.source().as_str(),
+            MembershipSort::ChangedBy => &entry.by,
+            MembershipSort::Source => entry.source.as_str(),
         };
         (role, text.to_owned(), entry.index)
     }
@@ -487,7 +480,8 @@ mod tests {
 
     #[test]
     fn a_page_is_found_however_few_entries_before_it_are_kept() {
-        let entry = |index| Entry { index, at: Timestamp::default(), by: String::new(), change: None };
+        let (by, source) = (String::new, MembershipSource::App);
+        let entry = |index| Entry { index, at: Timestamp::default(), by: by(), source, change: None };
         for direction in [SortDirection::Asc, SortDirection::Desc] {
             for (offset, limit, kept) in (0..9).flat_map(|offset| {
                 (1..4).flat_map(move |limit| (1..5).map(move |kept| (offset, limit, kept)))

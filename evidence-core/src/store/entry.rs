@@ -1,6 +1,6 @@
 //! Ledger entries as stores return them, and records with their revision: the index of their newest entry.
 
-use crate::ledger::Hash;
+use crate::ledger::{Hash, Header, Salt, payload_hash};
 use crate::time::Timestamp;
 
 /// A record, with the ledger index of the fact that last changed it, for [`crate::Precondition::Revision`].
@@ -47,12 +47,27 @@ pub struct StoredEntry {
     /// The time for time ranges and ordering: `at` or, if the clock was ahead, the time of the correction
     /// ([`Fact::ClockCorrected`](crate::Fact::ClockCorrected)). It never decreases in a ledger.
     pub effective_at: Timestamp,
-    /// The actor: `user:<name>`, `service-account:<name>` or `operator:<name>`.
+    /// The actor, without a name: `user:<id>`, `service-account:<id>` or `operator`.
     pub actor: String,
-    /// The SHA-256 of the payload.
-    pub payload_sha256: Hash,
+    /// The [salted digest](payload_hash) of the payload.
+    pub payload_hash: Hash,
     /// The stored leaf hash.
     pub leaf_hash: Hash,
-    /// The fact as JSON.
+    /// The salt of the payload's hash.
+    pub salt: Salt,
+    /// The JSON of the fact and of its actor's name.
     pub payload: String,
+}
+
+impl StoredEntry {
+    /// Returns the header that the leaf hash covers.
+    pub fn header(&self) -> Header<'_> {
+        let Self { index, kind, at, actor, payload_hash, .. } = self;
+        Header { index: *index, kind, at: at.as_micros(), actor, payload_hash: *payload_hash }
+    }
+
+    /// Returns whether the payload is the one that the header names.
+    pub fn has_its_payload(&self) -> bool {
+        payload_hash(&self.salt, &self.payload) == self.payload_hash
+    }
 }

@@ -14,7 +14,7 @@ use crate::attestations::record::Attestation;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
-use crate::fact::Fact;
+use crate::fact::{Fact, payload};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::{Listed, in_batches};
@@ -114,12 +114,12 @@ fn newness(run: &Run) -> impl Ord + '_ {
 /// The kinds of facts that are events of a trail.
 const SHOWN: [&str; 4] = ["trail_begun", "trail_updated", "artifact_reported", "attestation_added"];
 
-fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
+fn event(entry: &StoredEntry) -> StoreResult<Option<Event>> {
     // A newer server beside this one may record kinds that this version does not know.
     if !SHOWN.contains(&entry.kind.as_str()) {
         return Ok(None);
     }
-    let fact = Fact::read(&entry.payload)
+    let (fact, by) = payload::read(&entry.payload)
         .map_err(|error| StoreError::corrupt(format_args!("ledger entry {}: {error}", entry.index)))?;
     let what = match fact {
         Fact::TrailBegun { record } => TrailEventKind::Begun(record),
@@ -128,7 +128,7 @@ fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
         Fact::AttestationAdded { record } => TrailEventKind::Attestation(record),
         _ => return Ok(None),
     };
-    Ok(Some(Event { at: entry.effective_at, by: Some(entry.actor), what }))
+    Ok(Some(Event { at: entry.effective_at, by: Some(by), what }))
 }
 
 /// Returns the runtime events of these artifacts, oldest first.
@@ -312,7 +312,7 @@ impl Part {
         let (mut events, mut damage) = (Vec::with_capacity(indexes.len()), None);
         for index in indexes {
             let lost = || StoreError::corrupt(format_args!("ledger entry {index} is missing"));
-            match entries.remove(index).ok_or_else(lost).and_then(event) {
+            match entries.remove(index).ok_or_else(lost).and_then(|entry| event(&entry)) {
                 Ok(told) => events.extend(told),
                 Err(error) => {
                     tracing::warn!(organization = %org, index, %error, "a history leaves out a damaged event");

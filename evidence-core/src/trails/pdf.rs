@@ -185,13 +185,6 @@ impl Event {
             _ => None,
         }
     }
-
-    fn by(&self) -> String {
-        self.by
-            .as_deref()
-            .map(|by| by.split_once(':').map_or(by, |(_, name)| name).to_owned())
-            .unwrap_or_default()
-    }
 }
 
 fn commit(commit: &GitCommit) -> pdf::Commit {
@@ -399,7 +392,7 @@ fn line(event: &Event) -> pdf::Event {
             )
         }
     };
-    pdf::Event { at: event.at, text, by: event.by() }
+    pdf::Event { at: event.at, text, by: event.by.clone().unwrap_or_default() }
 }
 
 fn files(attestation: &Attestation) -> impl Iterator<Item = pdf::Attachment> {

@@ -16,7 +16,6 @@ use crate::auth::credentials::KeyHash;
 use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::index::IndexRow;
-use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::orgs::record::Organization;
 use crate::service_accounts::record::ApiKeyRecord;
@@ -134,12 +133,11 @@ pub fn older_entries() -> StoreError {
 
 /// Returns the entry's fact, if the entry is at `index` and its content matches its leaf hash.
 fn checked(index: u64, entry: StoredEntry) -> StoreResult<EncodedFact> {
-    let StoredEntry { at, actor, payload, leaf_hash, .. } = entry;
+    let StoredEntry { at, actor, payload, salt, leaf_hash, .. } = entry;
     let damaged =
         |what: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger entry {index}: {what}"));
     let fact = Fact::read(&payload).map_err(|error| damaged(&error))?;
-    let payload_sha256 = Hash::of(&payload);
-    let prepared = EncodedFact { fact, at, actor, payload, payload_sha256 };
+    let prepared = EncodedFact::of_payload(fact, at, actor, payload, salt);
     if prepared.leaf_hash(index, prepared.at) == leaf_hash {
         Ok(prepared)
     } else {

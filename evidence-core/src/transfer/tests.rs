@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::auth::actor::{Actor, ActorKind};
 use crate::decode::UnknownFields;
+use crate::fixtures::jane;
+use crate::ledger::Salt;
 use crate::orgs::record::{OrgKind, User};
 use crate::time::Timestamp;
 
@@ -15,10 +17,8 @@ fn id(n: u64) -> Id {
 }
 
 fn entry(index: u64, fact: Fact) -> StoredEntry {
-    let prepared = EncodedFact::new(fact, NOW, "user:jane".to_owned()).unwrap();
-    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
-    let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
-    StoredEntry { index, kind, at, effective_at: at, actor, payload_sha256, leaf_hash, payload }
+    let salt = Salt::from_bytes([7; Salt::LEN]);
+    EncodedFact::new(fact, NOW, &jane(), salt).unwrap().into_entry(index, NOW)
 }
 
 fn key_created() -> Fact {
@@ -63,13 +63,14 @@ type Change = fn(&mut StoredEntry);
 
 #[test]
 fn an_entry_that_its_leaf_does_not_cover_is_refused() {
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 7] = [
         ("payload", |entry| entry.payload.push(' ')),
         ("payload of another kind", |entry| entry.payload = ledger().swap_remove(0).payload),
         ("no fact", |entry| entry.payload = "{}".to_owned()),
         ("time", |entry| entry.at = Timestamp::from_seconds(1)),
         ("actor", |entry| entry.actor.push('t')),
-        ("leaf hash", |entry| entry.leaf_hash = entry.payload_sha256),
+        ("salt", |entry| entry.salt = Salt::from_bytes([8; Salt::LEN])),
+        ("leaf hash", |entry| entry.leaf_hash = entry.payload_hash),
     ];
     for (what, change) in changes {
         let mut entries = ledger();

@@ -8,7 +8,8 @@ use evidence_core::attestations::DecisionFilter;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::builds::BuildFilter;
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope};
-use evidence_core::id::Id;
+use evidence_core::fact::SaltSeed;
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::page::PageRequest;
 use evidence_core::snapshots::Snapshot;
 use evidence_core::store::StoreResult;
@@ -54,7 +55,7 @@ async fn prod(store: &dyn Store, org: Id) -> Id {
 /// The facts of an organization, oldest first.
 async fn facts(store: &dyn Store, org: Id) -> Vec<Fact> {
     let entries = store.ledger_entries(org, 0, 1_000).await.unwrap();
-    entries.iter().map(|entry| serde_json::from_str(&entry.payload).unwrap()).collect()
+    entries.iter().map(|entry| Fact::read(&entry.payload).unwrap()).collect()
 }
 
 async fn record(
@@ -65,7 +66,8 @@ async fn record(
 ) -> StoreResult<Vec<Entry>> {
     let by = Actor { id: org, name: "jane".to_owned(), kind: ActorKind::User };
     let (at, facts) = (Timestamp::from_seconds(1_000), vec![fact]);
-    store.record(Write { org, by, at, facts, preconditions, secrets: Vec::new() }).await
+    let (secrets, salts) = (Vec::new(), SaltSeed::new(&SystemRandom));
+    store.record(Write { org, by, at, facts, preconditions, secrets, salts }).await
 }
 
 /// The results of binary searches in an environment: the latest snapshot at each time, the latest deployment

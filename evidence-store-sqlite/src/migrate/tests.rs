@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::fact::UnknownFields;
+use evidence_core::fact::{SaltSeed, UnknownFields};
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -109,7 +109,15 @@ impl Bench {
     async fn record(&self, store: &SqliteStore, facts: Vec<Fact>) -> StoreResult<()> {
         let (org, by) = (self.org, self.actor.clone());
         store
-            .record(Write { org, by, at: NOW, facts, preconditions: vec![], secrets: vec![] })
+            .record(Write {
+                org,
+                by,
+                at: NOW,
+                facts,
+                preconditions: vec![],
+                secrets: vec![],
+                salts: SaltSeed::new(&SystemRandom),
+            })
             .await
             .map(drop)
     }

@@ -29,7 +29,7 @@ fn custom(name: &str, data: &Value) -> Value {
 /// The texts in the ledger of `acme`.
 async fn texts(store: &dyn Store) -> Vec<String> {
     let entries = store.ledger_entries(acme(store).await, 0, 10_000).await.unwrap();
-    let facts = entries.iter().map(|entry| serde_json::from_str(&entry.payload).unwrap());
+    let facts = entries.iter().map(|entry| Fact::read(&entry.payload).unwrap());
     facts.filter_map(|fact| if let Fact::TextKept { text } = fact { Some(text) } else { None }).collect()
 }
 

@@ -48,7 +48,7 @@ impl LedgerChecker {
             for entry in entries {
                 checker.expect("time goes back", checker.at, checker.at.min(entry.at));
                 checker.at = entry.at;
-                checker.apply(serde_json::from_str(&entry.payload).unwrap());
+                checker.apply(Fact::read(&entry.payload).unwrap());
             }
         }
     }

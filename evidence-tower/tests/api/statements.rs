@@ -11,6 +11,8 @@ use bytes::Bytes;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{CHUNK, Whole};
 use evidence_core::digest::sha256_hex;
+use evidence_core::fact::SaltSeed;
+use evidence_core::id::SystemRandom;
 use evidence_core::store::StoreResult;
 use evidence_core::{Fact, Write};
 use evidence_tower::EvidenceApi;
@@ -439,7 +441,15 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
     move |many| {
         let text = |_| Fact::TextKept { text: numbers.fetch_add(1, Ordering::Relaxed).to_string() };
         let facts = (0..many).map(text).collect();
-        Write { org, by: by.clone(), at: NOW, facts, preconditions: vec![], secrets: vec![] }
+        Write {
+            org,
+            by: by.clone(),
+            at: NOW,
+            facts,
+            preconditions: vec![],
+            secrets: vec![],
+            salts: SaltSeed::new(&SystemRandom),
+        }
     }
 }
 

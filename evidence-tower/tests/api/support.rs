@@ -19,8 +19,8 @@ use bytes::Bytes;
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
 use evidence_core::fact::UnknownFields;
-use evidence_core::fact::{Fact, Key, Precondition, Write};
-use evidence_core::id::{Id, Random};
+use evidence_core::fact::{Fact, Key, Precondition, SaltSeed, Write};
+use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::store::StoreResult;
@@ -364,6 +364,7 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         at: NOW,
         preconditions: vec![Precondition::Vacant(Key::ServiceAccount(record.name.clone()))],
         secrets: vec![(api_key.id, hash)],
+        salts: SaltSeed::new(&SystemRandom),
         facts: vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }],
     };
     store.record(write).await.unwrap();

@@ -41,7 +41,7 @@ async fn payloads(store: &dyn Store) -> Vec<String> {
 /// The texts that an organization keeps, in the order of its ledger.
 async fn kept(store: &dyn Store, org: Id) -> Vec<String> {
     let entries = store.ledger_entries(org, 0, 10_000).await.unwrap();
-    let facts = entries.iter().map(|entry| serde_json::from_str(&entry.payload).unwrap());
+    let facts = entries.iter().map(|entry| Fact::read(&entry.payload).unwrap());
     facts.filter_map(|fact| if let Fact::TextKept { text } = fact { Some(text) } else { None }).collect()
 }
 

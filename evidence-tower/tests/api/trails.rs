@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use evidence_core::fact::SaltSeed;
+use evidence_core::id::SystemRandom;
 use evidence_core::{Fact, Write};
 use futures_util::FutureExt;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
@@ -514,7 +516,15 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile(api: Ap
         let mut record = store.trail(org, shop, "t").await.unwrap().unwrap().record;
         record.description = format!("before query {query}");
         let facts = vec![Fact::TrailUpdated { record, changes: vec!["description".to_owned()] }];
-        let write = Write { org, by: jane.actor(), at: NOW, facts, preconditions: vec![], secrets: vec![] };
+        let write = Write {
+            org,
+            by: jane.actor(),
+            at: NOW,
+            facts,
+            preconditions: vec![],
+            secrets: vec![],
+            salts: SaltSeed::new(&SystemRandom),
+        };
         let pending = Arc::new(Mutex::new(Some(write)));
         let (asked, to_come, whole) = (AtomicUsize::new(0), Arc::clone(&pending), Arc::clone(&store));
         let interposed = InterceptingStore::new(Arc::clone(&store), move |_| {

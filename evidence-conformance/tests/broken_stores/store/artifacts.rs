@@ -35,7 +35,7 @@ impl Broken {
     /// The name by which it ran at last when it first ran in the environment of the least id.
     async fn oldest_run(&self, org: Id, one: &Unreported) -> StoreResult<Option<String>> {
         let entries = self.whole.ledger_entries(org, 0, u64::MAX).await?;
-        let facts = entries.iter().filter_map(|entry| serde_json::from_str(&entry.payload).ok());
+        let facts = entries.iter().filter_map(|entry| Fact::read(&entry.payload).ok());
         let snapshots = facts.filter_map(|fact| match fact {
             Fact::SnapshotTaken { snapshot } => Some(snapshot),
             _ => None,

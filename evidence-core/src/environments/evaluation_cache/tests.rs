@@ -1,6 +1,7 @@
 use super::*;
 use crate::cache::Weigh;
 use crate::environments::last_evaluation::LEAST;
+use crate::ledger::{Hash, Salt, payload_hash};
 use crate::rules::compliance::State;
 use crate::snapshots::record::Provenance;
 
@@ -116,14 +117,16 @@ fn what_is_allowed_or_no_longer_allowed_affects_its_environment_alone() {
 
 #[test]
 fn what_cannot_be_read_affects_everything() {
+    const SALT: Salt = Salt::from_bytes([7; Salt::LEN]);
     let entry = |payload: &str, digest: &str| StoredEntry {
         index: 7,
         kind: "text_kept".to_owned(),
         at: Timestamp::from_seconds(0),
         effective_at: Timestamp::from_seconds(0),
-        actor: "user:jane".to_owned(),
-        payload_sha256: Hash::of(digest),
+        actor: "operator".to_owned(),
+        payload_hash: payload_hash(&SALT, digest),
         leaf_hash: Hash::of(""),
+        salt: SALT,
         payload: payload.to_owned(),
     };
     let sound = r#"{"text_kept":{"text":"a"}}"#;
