@@ -11,7 +11,7 @@ use evidence_benches::{
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::SaltSeed;
+use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::page::PageRequest;
 use evidence_core::trails::Trail;
@@ -95,7 +95,7 @@ async fn fill(server: &Server, size: usize) -> Result {
                 at,
                 facts,
                 preconditions: vec![],
-                secrets: vec![],
+                secrets: Secrets::default(),
                 salts: SaltSeed::new(&SystemRandom),
             })
             .await?;

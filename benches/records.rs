@@ -18,7 +18,7 @@ use evidence_benches::{
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::SaltSeed;
+use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::git::GitCommit;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::time::{Clock, SystemClock, Timestamp};
@@ -131,7 +131,7 @@ async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
                     at,
                     facts,
                     preconditions: vec![],
-                    secrets: vec![],
+                    secrets: Secrets::default(),
                     salts: SaltSeed::new(&SystemRandom),
                 })
                 .await?;

@@ -11,7 +11,7 @@ use evidence_benches::{
 };
 use evidence_core::attestations::{Attestation, Binding, Details};
 use evidence_core::auth::Actor;
-use evidence_core::fact::SaltSeed;
+use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
@@ -146,7 +146,7 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
             at: record.created_at,
             facts,
             preconditions: vec![],
-            secrets: vec![],
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         };
         store.record(write).await?;

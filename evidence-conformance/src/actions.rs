@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use evidence_core::actions::{Action, Destination, SecretUrl, SlackContext, Target, Watched};
-use evidence_core::fact::{Fact, Key, Precondition, UnknownFields};
+use evidence_core::actions::{Action, Destination, KeptUrl, SlackContext, Target, UrlRecord, Watched};
+use evidence_core::fact::{Fact, Key, Precondition, RecordKind, Secrets, UnknownFields, Write};
 use evidence_core::id::Id;
 use evidence_core::leases::{HeldLease, Lease};
+use evidence_core::ledger::Hash;
 use evidence_core::notifications::{Channel, Delivery, DeliveryState, Position};
 use evidence_core::store::{Current, Store, StoreError};
 
@@ -20,6 +21,7 @@ promises! {
     actions_are_listed_by_number: "`actions_listed` is ordered by number, not as text, and shows one organization's.",
     deleted_actions_are_gone: "A deleted action is found by nothing and in no list; its name is free, and its number counts.",
     a_number_is_given_once: "Of two actions that are to have the same number one is recorded.",
+    secret_urls_are_kept_until_they_are_forgotten: "`kept_urls` answers the URLs of one organization that writes brought, until a fact forgets them or their action is deleted.",
     deliveries_read_back: "`deliveries` answers what was put last of these targets.",
     deliveries_are_put_by_compare_and_swap: "A delivery is put where its revision is the one that is there, and an organization is.",
     a_delivery_is_put_under_a_lease_that_is_held: "A delivery that is put under a lease is put where its holder has that, expired or not, until another one takes it.",
@@ -30,9 +32,13 @@ fn target(n: u64, destination: Destination) -> Target {
     Target { id: id(n), destination, since: None }
 }
 
+/// The record of the secret URL of this number.
+fn url(n: u64) -> UrlRecord {
+    UrlRecord { id: id(n), host: "hooks.example.com".to_owned(), digest: Hash::of(n.to_string()) }
+}
+
 fn webhook(n: u64) -> Target {
-    let url = SecretUrl::new(format!("https://hooks.example.com/{n}"));
-    target(n, Destination::Webhook { url })
+    target(n, Destination::Webhook { url: url(n) })
 }
 
 fn action(n: u64, number: u64, name: &str) -> Action {
@@ -61,8 +67,7 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
     same("created", store.action(org.id, "on/start").await?, Some(current))?;
     let context =
         SlackContext { channel_id: "C1".to_owned(), channel_name: awkward(), team_id: String::new() };
-    let slack =
-        |context| Destination::Slack { url: SecretUrl::new("https://slack.example/x".to_owned()), context };
+    let slack = |context| Destination::Slack { url: url(700), context };
     let addresses = vec!["jane@example.com".to_owned(), "joe@example.com".to_owned()];
     let full = Action {
         watched: Watched::Flows(vec![id(600), id(601), id(600)]),
@@ -77,7 +82,13 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
         last_modified_at: at(9),
         ..action(100, 1, "on/start")
     };
-    org.record(vec![Fact::ActionUpdated { record: full.clone(), was: None, removed: Vec::new() }]).await?;
+    org.record(vec![Fact::ActionUpdated {
+        record: full.clone(),
+        was: None,
+        removed: Vec::new(),
+        forgotten: Vec::new(),
+    }])
+    .await?;
     let current = Some(Current { revision: 2, record: full });
     same("by name", store.action(org.id, "on/start").await?, current.clone())?;
     same("by number", store.action_numbered(org.id, 1).await?, current.clone())?;
@@ -102,6 +113,7 @@ async fn a_renamed_action_leaves_its_name(store: Arc<dyn Store>) -> Outcome {
         record: renamed.clone(),
         was: Some(named("a")),
         removed: Vec::new(),
+        forgotten: Vec::new(),
     }])
     .await?;
     for name in ["a", "b"] {
@@ -130,7 +142,13 @@ async fn actions_are_listed_by_number(store: Arc<dyn Store>) -> Outcome {
     .await?;
     other.record(vec![created(200, 1_000, "a")]).await?;
     let long = Action { triggers: vec![long_text()], ..action(102, 9, "c") };
-    org.record(vec![Fact::ActionUpdated { record: long, was: None, removed: Vec::new() }]).await?;
+    org.record(vec![Fact::ActionUpdated {
+        record: long,
+        was: None,
+        removed: Vec::new(),
+        forgotten: Vec::new(),
+    }])
+    .await?;
     let listed = store.actions_listed(org.id).await?;
     let ids: Vec<Id> = listed.iter().map(|one| one.id).collect();
     same("the actions", ids, [101, 102, 103, 100].map(id).to_vec())?;
@@ -150,6 +168,45 @@ async fn deleted_actions_are_gone(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![created(102, 3, "b")]).await?;
     let found = store.action(org.id, "b").await?.map(|found| found.record.number);
     same("the name again", found, Some(3))
+}
+
+async fn secret_urls_are_kept_until_they_are_forgotten(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let kept = |n: u64| (id(n), KeptUrl::stored(format!(r#"{{"url":"{n}"}}"#)));
+    let write = |org: &Org, fact, urls: &[u64]| {
+        let secrets = Secrets { urls: urls.iter().map(|n| kept(*n)).collect(), ..Secrets::default() };
+        Write { secrets, ..org.write(vec![fact], Vec::new()) }
+    };
+    let with =
+        |urls: &[u64]| Action { targets: urls.iter().map(|n| webhook(*n)).collect(), ..action(100, 1, "a") };
+    let found = async |org: &Org| {
+        let mut found = store.kept_urls(org.id, &[1, 2, 3, 4, 4, 5, 999].map(id)).await?;
+        found.sort_by_key(|(id, _)| *id);
+        Ok::<_, Failure>(found)
+    };
+    store.record(write(&org, Fact::ActionCreated { record: with(&[1, 2]) }, &[1, 2])).await?;
+    store.record(write(&org, created(101, 2, "b"), &[3])).await?;
+    let theirs = Fact::ActionCreated { record: Action { targets: vec![webhook(5)], ..action(200, 1, "a") } };
+    store.record(write(&other, theirs, &[5])).await?;
+    same("of the two actions", found(&org).await?, [1, 2, 3].map(kept).to_vec())?;
+    let changed = |urls: &[u64], forgotten: &[u64]| Fact::ActionUpdated {
+        record: with(urls),
+        was: None,
+        removed: Vec::new(),
+        forgotten: forgotten.iter().map(|n| id(*n)).collect(),
+    };
+    store.record(write(&org, changed(&[2, 4], &[1]), &[4])).await?;
+    same("after a change", found(&org).await?, [2, 3, 4].map(kept).to_vec())?;
+    let refused = Write {
+        preconditions: vec![Precondition::Revision(RecordKind::Action, id(100), 1)],
+        ..write(&org, changed(&[], &[2, 4]), &[1])
+    };
+    ensure(store.record(refused).await.is_err(), "a write was recorded against its precondition")?;
+    same("after a refused write", found(&org).await?, [2, 3, 4].map(kept).to_vec())?;
+    org.record(vec![Fact::ActionDeleted { record: with(&[2, 4]) }]).await?;
+    same("after the deletion", found(&org).await?, vec![kept(3)])?;
+    same("the other organization's", found(&other).await?, vec![kept(5)])?;
+    same("no URL", store.kept_urls(org.id, &[]).await?, Vec::new())
 }
 
 async fn a_number_is_given_once(store: Arc<dyn Store>) -> Outcome {

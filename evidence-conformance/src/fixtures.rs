@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evidence_core::fact::{Fact, Precondition, SaltSeed, Write};
+use evidence_core::fact::{Fact, Precondition, SaltSeed, Secrets, Write};
 pub(crate) use evidence_core::fixtures::*;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::store::{Entry, Store, StoreResult};
@@ -54,7 +54,7 @@ impl Org {
             at: at(7),
             facts,
             preconditions,
-            secrets: Vec::new(),
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         }
     }

@@ -104,8 +104,7 @@ async fn lists_follow_the_ledger(store: Arc<dyn Store>) -> Outcome {
 async fn follows_the_ledger(list: List, org: &Org, flow: Option<Id>) -> Outcome {
     let mut expected = Vec::new();
     for entry in whole(&org.store, org.id).await? {
-        let fact =
-            Fact::read(&entry.payload).map_err(|error| Failure(format!("a payload: {error}")))?;
+        let fact = Fact::read(&entry.payload).map_err(|error| Failure(format!("a payload: {error}")))?;
         expected.extend(list.item(&fact).filter(|(of, _)| flow.is_none_or(|flow| flow == *of)));
     }
     let expected: Vec<Id> = expected.into_iter().rev().map(|(_, id)| id).collect();

@@ -35,6 +35,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
+use evidence_core::actions::KeptUrl;
 use evidence_core::auth::KeyHash;
 use evidence_core::fact::Key;
 use evidence_core::id::Id;
@@ -72,6 +73,8 @@ struct State {
     name_index: NameIndex,
     /// Hashes of keys: the organization and the id of the key.
     hashes: BTreeMap<KeyHash, (Id, Id)>,
+    /// Secret URLs by organization and id.
+    urls: BTreeMap<(Id, Id), KeptUrl>,
     /// Leases by name.
     leases: BTreeMap<String, Lease>,
     /// Cursors by organization and consumer.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind, KeyHash, Role};
-use evidence_core::fact::{Fact, Key, Precondition, UnknownFields, Write};
+use evidence_core::fact::{Fact, Key, Precondition, Secrets, UnknownFields, Write};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::store::{Current, Store};
 use evidence_core::time::Timestamp;
@@ -52,7 +52,7 @@ pub(super) async fn give_key(
     hash: &KeyHash,
 ) -> Result<ApiKeyRecord, Failure> {
     let record = ApiKeyRecord { hash_sha256: hash.fingerprint(), ..record };
-    let secrets = vec![(record.id, hash.clone())];
+    let secrets = Secrets { key_hashes: vec![(record.id, hash.clone())], ..Secrets::default() };
     let facts = vec![Fact::ApiKeyCreated { record: record.clone() }];
     org.store.record(Write { secrets, ..org.write(facts, Vec::new()) }).await?;
     Ok(record)

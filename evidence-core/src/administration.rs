@@ -8,7 +8,7 @@ use crate::auth::credentials::ApiKey;
 use crate::context::{Draft, retry_on_conflict};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition, RecordKind};
-use crate::fact::{Fact, Write};
+use crate::fact::{Fact, Secrets, Write};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::orgs::record::{Membership, OrgKind, Organization, User};
@@ -311,7 +311,7 @@ impl Administration<'_> {
             at: now,
             facts: vec![fact],
             preconditions: vec![],
-            secrets: vec![],
+            secrets: Secrets::default(),
             salts: self.service.new_salts(),
         };
         store.record(write).await?;
@@ -357,7 +357,7 @@ impl Administration<'_> {
         let (id, now) = (self.service.new_id(), self.service.now());
         let record = ApiKeyRecord::of(key, id, user.actor(), description, now, expires_at);
         let mut draft = Draft::default();
-        draft.secrets.push((id, key.hash()));
+        draft.secrets.key_hashes.push((id, key.hash()));
         draft.fact(Fact::ApiKeyCreated { record: record.clone() });
         self.record(self.personal_org(user).await?, draft).await?;
         Ok(record)

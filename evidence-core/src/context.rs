@@ -19,13 +19,12 @@ use parts::{MAX_WAITING_FOR_RECORD, Parts};
 use crate::admission::RequestBudget;
 use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
-use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
 use crate::budget::Reservation;
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition};
-use crate::fact::{Fact, SaltSeed, Write};
+use crate::fact::{Fact, SaltSeed, Secrets, Write};
 use crate::id::{Id, Random};
 use crate::ledger::Frontier;
 use crate::limits::Limits;
@@ -470,8 +469,8 @@ pub struct Draft {
     pub facts: Vec<Fact>,
     /// The preconditions of the facts.
     pub preconditions: Vec<Precondition>,
-    /// The ids and hashes of new keys.
-    pub secrets: Vec<(Id, KeyHash)>,
+    /// The secrets that the facts introduce.
+    pub secrets: Secrets,
     /// The precondition that the flow is unchanged, for a trail that begins with the flow's template.
     pub(crate) flow: Option<Precondition>,
 }

@@ -9,6 +9,7 @@ pub(crate) mod payload;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::record::Action;
+use crate::actions::secret_url::KeptUrl;
 use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::record::Artifact;
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
@@ -217,6 +218,9 @@ pub enum Fact {
         /// The ids of the targets that were removed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<Id>,
+        /// The ids of the secret URLs that no target has any more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        forgotten: Vec<Id>,
     },
     ActionDeleted {
         record: Action,
@@ -486,9 +490,8 @@ pub struct Write {
     pub facts: Vec<Fact>,
     /// The preconditions of the write.
     pub preconditions: Vec<Precondition>,
-    /// The hashes of API keys that the facts create, by key id. They are stored beside the ledger, never in
-    /// it.
-    pub secrets: Vec<(Id, KeyHash)>,
+    /// The secrets that the facts introduce. They are stored beside the ledger, never in it.
+    pub secrets: Secrets,
     /// The source of the facts' salts.
     pub salts: SaltSeed,
 }
@@ -498,6 +501,23 @@ impl Write {
     /// organization does not exist, and every other write only if it does.
     pub fn begins_ledger(&self) -> bool {
         self.facts.first().is_some_and(|fact| fact.creates_org(self.org))
+    }
+}
+
+/// Secrets that facts introduce, by the ids that the facts give them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// The hashes of API keys, by key id.
+    pub key_hashes: Vec<(Id, KeyHash)>,
+    /// The URLs of notifications, by their ids.
+    pub urls: Vec<(Id, KeptUrl)>,
+}
+
+impl Secrets {
+    /// Adds all of these.
+    pub fn extend(&mut self, more: Self) {
+        self.key_hashes.extend(more.key_hashes);
+        self.urls.extend(more.urls);
     }
 }
 

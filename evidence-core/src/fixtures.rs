@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde_json::json;
 
+use crate::actions::secret_url::UrlRecord;
 use crate::artifacts::Artifact;
 use crate::attestations::{Attestation, Binding, Details};
 use crate::auth::{Actor, ActorKind};
@@ -16,6 +17,7 @@ use crate::flows::{Flow, Visibility};
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
+use crate::ledger::Hash;
 use crate::links::{ExternalUrl, ExternalUrls};
 use crate::name::Fingerprint;
 use crate::orgs::{OrgKind, Organization};
@@ -51,6 +53,11 @@ pub fn jane() -> Actor {
 
 pub fn robot() -> Actor {
     Actor { id: id(91), name: "robot".to_owned(), kind: ActorKind::ServiceAccount }
+}
+
+/// The record of a secret URL. The digest is that of no URL.
+pub fn url_record(n: u32) -> UrlRecord {
+    UrlRecord { id: id(n.into()), host: "hooks.example.com".to_owned(), digest: Hash::of(n.to_string()) }
 }
 
 pub fn request(offset: u64, limit: u64) -> PageRequest {

@@ -284,6 +284,11 @@ pub enum IndexRow<'a> {
         /// The SHA-256 of the text.
         sha256: Hash,
     },
+    /// A secret URL that is in use no more, and is kept no longer.
+    ForgottenUrl {
+        /// Its id.
+        id: Id,
+    },
     /// The entry refers to a text that an earlier entry recorded.
     TextUse {
         /// The SHA-256 of the text.
@@ -471,6 +476,12 @@ impl Fact {
             Self::EnvironmentJoined { record, member } => {
                 rows.extend(member_rows(record.id, std::slice::from_ref(member), true));
             }
+            Self::ActionUpdated { forgotten, .. } => {
+                rows.extend(forgotten.iter().map(|id| IndexRow::ForgottenUrl { id: *id }));
+            }
+            Self::ActionDeleted { record } => {
+                rows.extend(record.urls().map(|url| IndexRow::ForgottenUrl { id: url.id }));
+            }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             Self::ClockCorrected { .. } => rows.push(IndexRow::TimeCorrected),
             // These are found only by the rows of the record and of its names.
@@ -489,8 +500,6 @@ impl Fact {
             | Self::AttestationTypeArchived { .. }
             | Self::ControlTagged { .. }
             | Self::ActionCreated { .. }
-            | Self::ActionUpdated { .. }
-            | Self::ActionDeleted { .. }
             | Self::PolicyUpdated { version: None, .. } => {}
         }
         rows

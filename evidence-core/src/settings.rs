@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::actions::egress::Egress;
+use crate::actions::secret_url::UrlKey;
 use crate::error::Wording;
 use crate::limits::Limits;
 
@@ -32,6 +33,9 @@ pub struct Settings {
     pub cache_ttl: Duration,
     /// The permitted targets of notifications in addition to the internet; none by default.
     pub egress: Egress,
+    /// The key that encrypts the URLs of webhooks in the store. Without it, they are kept as they are. URLs of earlier
+    /// times stay as they were kept.
+    pub url_key: Option<UrlKey>,
 }
 
 impl Default for Settings {
@@ -45,6 +49,7 @@ impl Default for Settings {
             answer_cache_bytes: 32 << 20,
             cache_ttl: Duration::from_secs(10),
             egress: Egress::default(),
+            url_key: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use evidence_core::actions::UrlKey;
 use evidence_core::id::Id;
 use evidence_core::notifications::Message;
 use hmac::{Hmac, KeyInit, Mac};
@@ -26,6 +27,11 @@ impl SigningKey {
     /// Returns the secret of an organization for its receivers: `whsec_` and 32 bytes in Base64.
     pub fn secret(&self, org: Id) -> String {
         format!("whsec_{}", STANDARD.encode(self.bytes(org)))
+    }
+
+    /// Returns the key that encrypts the URLs of targets in the store ([`Settings::url_key`](evidence_core::Settings::url_key)).
+    pub fn url_key(&self) -> UrlKey {
+        UrlKey::new(hmac(&self.0, &[b"URLs of targets"]))
     }
 
     fn bytes(&self, org: Id) -> [u8; 32] {

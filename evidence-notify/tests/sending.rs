@@ -18,7 +18,7 @@ use tokio::time::{Instant, advance};
 use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
 
-fn message(destination: Destination) -> Message {
+fn message(destination: Destination<SecretUrl>) -> Message {
     Message {
         id: "d1".to_owned(),
         org: "00000000-0000-0000-0000-00000001".parse().unwrap(),
@@ -31,7 +31,7 @@ fn message(destination: Destination) -> Message {
     }
 }
 
-fn webhook(url: &str) -> Destination {
+fn webhook(url: &str) -> Destination<SecretUrl> {
     Destination::Webhook { url: SecretUrl::new(url.to_owned()) }
 }
 

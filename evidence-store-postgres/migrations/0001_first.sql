@@ -483,6 +483,14 @@ CREATE TABLE evidence.cursor (
     PRIMARY KEY (org, consumer)
 );
 
+-- The URLs of notifications, which are secret and therefore in no ledger. kept: JSON, see evidence_core::actions::KeptUrl.
+CREATE TABLE evidence.secret_url (
+    org  bytea NOT NULL,
+    id   text COLLATE "C" NOT NULL,
+    kept text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, id)
+);
+
 -- How far the deliveries of each target of actions are, as JSON, and from when on the next attempt may be made, where
 -- something waits: beside the ledgers, as cursors are.
 CREATE TABLE evidence.delivery (

@@ -7,7 +7,7 @@ use crate::error::ConnectError;
 
 /// The tables, with the privileges that writing needs on each. Other objects in the schema do not belong to
 /// the store.
-pub(crate) const TABLES: [(&str, &[&str]); 39] = [
+pub(crate) const TABLES: [(&str, &[&str]); 40] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT"]),
     ("allowed", &["SELECT", "INSERT", "UPDATE"]),
@@ -15,6 +15,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 39] = [
     ("artifact", &["SELECT", "INSERT"]),
     ("attachment", &["SELECT", "INSERT"]),
     ("attachment_pending", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("secret_url", &["SELECT", "INSERT", "DELETE"]),
     ("attachment_place", &["SELECT", "INSERT", "UPDATE"]),
     ("attestation", &["SELECT", "INSERT"]),
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),

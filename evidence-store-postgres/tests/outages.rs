@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evidence_core::artifacts::{ArtifactFilter, ArtifactStore};
 use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::fact::{SaltSeed, UnknownFields};
+use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -92,7 +92,7 @@ impl Bench {
             at: NOW,
             facts: vec![Fact::FlowCreated { record }],
             preconditions: vec![precondition],
-            secrets: Vec::new(),
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         }
     }

@@ -1,19 +1,19 @@
 //! Actions: records with a name and a number, and the delivery state of their targets.
 
 use async_trait::async_trait;
-use evidence_core::actions::{Action, ActionStore};
+use evidence_core::actions::{Action, ActionStore, KeptUrl};
 use evidence_core::id::Id;
 use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
 use evidence_core::page::{Listed, PageRequest};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, distinct};
 use evidence_core::time::Timestamp;
 use evidence_core::{Current, Key, StoreError};
 
 use crate::decode::word;
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};
-use crate::sql::Sql;
+use crate::sql::{Sql, for_each};
 use crate::store::SqlStore;
 use crate::value::{Value, texts};
 
@@ -30,6 +30,8 @@ const GREATEST: Sql = Sql::per_dialect(
     "SELECT (SELECT r.name FROM evidence.record r WHERE r.org = $1 AND r.kind || '' = 'action'
         ORDER BY r.name DESC LIMIT 1)",
 );
+
+const KEPT_URLS: Sql = for_each!(["u.id, u.kept"], "secret_url", "id", "u", "");
 
 #[async_trait]
 impl<D: Driver> ActionStore for SqlStore<D> {
@@ -56,6 +58,12 @@ impl<D: Driver> ActionStore for SqlStore<D> {
         let greatest = self.query_org(org, GREATEST).first::<(Option<String>,)>().await?;
         let greatest = greatest.and_then(|(greatest,)| greatest);
         greatest.map_or(Ok(0), |number| number.parse().map_err(StoreError::corrupt))
+    }
+
+    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>> {
+        let query =
+            self.query_org(org, KEPT_URLS).bind(texts(&distinct(ids.iter().copied()))).per_item(ids.len());
+        query.all_as(|(id, kept): (Id, String)| Ok((id, KeptUrl::stored(kept)))).await
     }
 }
 

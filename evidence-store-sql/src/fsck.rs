@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use evidence_core::StoreError;
+use evidence_core::actions::Unusable;
 use evidence_core::auth::KeyHash;
 use evidence_core::ledger::{Frontier, Hash, Node};
 use evidence_core::queue::Refused;
@@ -420,6 +421,31 @@ impl<S: ScratchSession> Walk<S> {
         }
         if nodes > completed {
             self.problem(ledger, "nodes are stored that belong to no entry");
+        }
+        if self.report.problems.len() == before {
+            self.secret_urls(ledger, &derivation).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the URLs of targets, which no ledger has, are kept and are those that the ledger names. Encrypted ones
+    /// are not opened.
+    async fn secret_urls(
+        &mut self,
+        ledger: &Ledger,
+        Derivation { urls, .. }: &Derivation,
+    ) -> StoreResult<()> {
+        let mut kept = self.scratch.kept_urls(&ledger.0).await?;
+        for (id, (action, record)) in urls {
+            let opened = kept.remove(&id.to_string()).ok_or(Unusable::Missing);
+            if let Err(flaw @ (Unusable::Missing | Unusable::Damaged)) =
+                opened.and_then(|kept| kept.open(record, None))
+            {
+                self.problem(ledger, format_args!("a target of action {action} at {}: {flaw}", record.host));
+            }
+        }
+        for id in kept.keys() {
+            self.problem(ledger, format_args!("the secret URL {id} belongs to no target"));
         }
         Ok(())
     }

@@ -5,8 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use evidence_core::auth::KeyHash;
-use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
+use evidence_core::fact::{Denoted, EncodedFact, RecordKind, Secrets};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Node};
 use evidence_core::name_index::{Name, NameIndex, RecordRef, RequiredReads};
@@ -43,7 +42,7 @@ pub struct Submission {
     first: Option<u64>,
     facts: Vec<EncodedFact>,
     preconditions: Vec<Precondition>,
-    secrets: Vec<(Id, KeyHash)>,
+    secrets: Secrets,
     /// The flows in which the write begins trails or reports artifacts or attestations. Each flow numbers
     /// these.
     flows: BTreeSet<Id>,
@@ -417,6 +416,9 @@ impl Plan {
             let (frontier, at) = (Frontier::default(), Timestamp::from_micros(i64::MIN));
             self.ledgers.insert(write.org, Ledger { was: None, frontier, at, changed: true });
         }
+        for (id, kept) in &write.secrets.urls {
+            self.rows.keep_url(write.org, *id, kept.clone());
+        }
         write.facts.iter().map(|fact| self.append(write, fact)).collect::<Result<_, _>>().map(Ok)
     }
 
@@ -477,7 +479,7 @@ impl Plan {
             self.rows.push(TableWrite::Node, row);
         }
         self.name_index.apply(write.org, fact, index);
-        self.rows.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
+        self.rows.index((write.org, index), at, fact, &write.secrets.key_hashes, &mut self.ordinals)?;
         Ok(Entry { index, leaf_hash })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::Fact;
+use evidence_core::actions::KeptUrl;
 use evidence_core::auth::KeyHash;
 use evidence_core::fact::Denoted;
 use evidence_core::id::Id;
@@ -143,9 +144,17 @@ pub(crate) struct RowBuilder {
     /// The final tags by organization, and by kind and id of the record.
     tags: BTreeMap<(Id, &'static str, Id), Tags>,
     intervals: Intervals,
+    /// The final secret URLs by organization and id; `None` if they are forgotten. A statement of PostgreSQL cannot delete a
+    /// row that it writes.
+    urls: BTreeMap<(Id, Id), Option<KeptUrl>>,
 }
 
 impl RowBuilder {
+    /// Keeps a secret URL that the next facts of the organization introduce.
+    pub(crate) fn keep_url(&mut self, org: Id, id: Id, kept: KeptUrl) {
+        self.urls.insert((org, id), Some(kept));
+    }
+
     /// Adds a row: the table's columns in order.
     pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {
         self.rows.push(table, row);
@@ -158,7 +167,7 @@ impl RowBuilder {
         (org, index): (Id, u64),
         recorded_at: Timestamp,
         fact: &Fact,
-        secrets: &[(Id, KeyHash)],
+        key_hashes: &[(Id, KeyHash)],
         ordinals: &mut Ordinals,
     ) -> serde_json::Result<()> {
         let (this, index) = (Value::Org(org), Value::from(index));
@@ -193,7 +202,7 @@ impl RowBuilder {
                     self.tags.insert((org, kind.as_str(), id), tags.clone());
                 }
                 IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
-                    let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash.as_str());
+                    let hash = key_hashes.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash.as_str());
                     rows.push(
                         TableWrite::ApiKey,
                         vec![
@@ -445,6 +454,9 @@ impl RowBuilder {
                     rows.push(TableWrite::Attachment, vec![this.clone(), sha256(), file.size.into()]);
                     rows.push(TableWrite::DeletePending, vec![this.clone(), sha256()]);
                 }
+                IndexRow::ForgottenUrl { id } => {
+                    self.urls.insert((org, id), None);
+                }
                 // `fsck` derives the expected texts from the ledger, so no row records their use.
                 IndexRow::TextUse { .. } => {}
             }
@@ -454,8 +466,15 @@ impl RowBuilder {
 
     /// Returns the rows of all facts that were added.
     pub(crate) fn into_rows(self) -> serde_json::Result<GroupRows> {
-        let Self { mut rows, names, tags, intervals, .. } = self;
+        let Self { mut rows, names, tags, intervals, urls, .. } = self;
         intervals.write(&mut rows)?;
+        for ((org, id), kept) in urls {
+            let key = [Value::Org(org), id.into()];
+            match kept {
+                Some(kept) => rows.push(TableWrite::SecretUrl, [&key[..], &[kept.as_str().into()]].concat()),
+                None => rows.push(TableWrite::DeleteSecretUrl, key.to_vec()),
+            }
+        }
         for (org, kind, id) in names.released() {
             let claimed = names.assigned().map(|(name, _)| name).filter(|name| name.org == Some(org));
             let claimed = claimed.filter(|name| name.key.kind() == Some(kind)).map(|name| name.key.name());

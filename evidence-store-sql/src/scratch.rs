@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
+use evidence_core::actions::{Action, KeptUrl, UrlRecord};
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::{Digest, hex};
 use evidence_core::id::Id;
@@ -27,8 +28,8 @@ pub(crate) use range::OrgRange;
 use range::{Derived, key_with_ids};
 use statements::{
     ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS, FIRST_BLOB,
-    HASHES_MISSING, HEAD, HEADS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION, NAMES,
-    NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS,
+    HASHES_MISSING, HEAD, HEADS, KEPT_URLS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION,
+    NAMES, NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS,
     ORPHANED, ORPHANED_CHUNKS, ORPHANED_UNINDEXED, REDERIVED_THROUGH, REGISTER, RELEASE_SAVEPOINT,
     ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, TABLES, TEXTS_MISSING, UNREGISTERED,
     VANISHED,
@@ -96,6 +97,26 @@ pub(crate) struct Derivation {
     /// The id of the organization, from the ledger's first fact.
     id: Option<Id>,
     ordinals: Ordinals,
+    /// The secret URLs that targets have, by their ids, each with the number of its action.
+    pub(crate) urls: BTreeMap<Id, (u64, UrlRecord)>,
+}
+
+impl Derivation {
+    fn follow_urls(&mut self, fact: &Fact) {
+        match fact {
+            Fact::ActionCreated { record } => self.add_urls(record),
+            Fact::ActionUpdated { record, forgotten, .. } => {
+                self.add_urls(record);
+                forgotten.iter().for_each(|id| drop(self.urls.remove(id)));
+            }
+            Fact::ActionDeleted { record } => record.urls().for_each(|url| drop(self.urls.remove(&url.id))),
+            _ => {}
+        }
+    }
+
+    fn add_urls(&mut self, action: &Action) {
+        self.urls.extend(action.urls().map(|url| (url.id, (action.number, url.clone()))));
+    }
 }
 
 /// The scratch tables and the store's tables of a session.
@@ -380,6 +401,12 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(hashes.map(|hash| (hash.fingerprint(), hash)).collect())
     }
 
+    /// Returns the secret URLs that are kept for an organization, by their ids.
+    pub(crate) async fn kept_urls(&mut self, org: &Cell) -> StoreResult<BTreeMap<String, KeptUrl>> {
+        let kept = self.rows::<(String, String)>(KEPT_URLS, vec![org.clone().into()]).await?;
+        Ok(kept.into_iter().map(|(id, kept)| (id, KeptUrl::stored(kept))).collect())
+    }
+
     /// Writes the rows of the next facts of a ledger. Returns the texts that these facts refer to and that no
     /// entry contains.
     pub(crate) async fn derive(
@@ -407,8 +434,9 @@ impl<S: ScratchSession> Scratch<S> {
                     derivation.ordinals.set_greatest_of(id, content, 1);
                 }
             }
-            let secrets = secrets(&fact, hashes);
-            rows.index((id, entry.index), entry.at, &fact, &secrets, &mut derivation.ordinals)
+            derivation.follow_urls(&fact);
+            let key_hashes = key_hashes_of(&fact, hashes);
+            rows.index((id, entry.index), entry.at, &fact, &key_hashes, &mut derivation.ordinals)
                 .map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
                 if let IndexRow::TextUse { sha256 } = row {
@@ -711,7 +739,7 @@ pub(crate) enum RederivationProgress {
 }
 
 /// Returns the stored hash of the key that a fact creates: the hash whose digest is in the ledger.
-fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)> {
+fn key_hashes_of(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)> {
     let Fact::ApiKeyCreated { record } = fact else { return Vec::new() };
     hashes.get(&record.hash_sha256).map(|hash| (record.id, hash.clone())).into_iter().collect()
 }

@@ -57,6 +57,10 @@ pub enum TableWrite {
     Attachment,
     /// Removes attachments from the pending table when a record references them.
     DeletePending,
+    /// The secret URLs of targets.
+    SecretUrl,
+    /// Deletes the secret URLs that no target has any more.
+    DeleteSecretUrl,
     /// Repositories.
     Repo,
     /// Snapshots.
@@ -427,6 +431,18 @@ impl TableWrite {
                 &[("org", Org), ("sha256", Text), ("size", Int)],
                 "org, sha256",
             ),
+            Self::SecretUrl => insert("secret_url", &[("org", Org), ("id", Text), ("kept", Text)]),
+            Self::DeleteSecretUrl => custom(
+                "secret_url",
+                &[("org", Org), ("id", Text)],
+                "DELETE FROM secret_url WHERE org = $1 AND id = $2",
+                |rows, org| {
+                    format!(
+                        "DELETE FROM evidence.secret_url u USING go, {rows}
+                WHERE u.org = {org} AND u.id = r.id"
+                    )
+                },
+            ),
             // Other writers update these rows meanwhile, which moves them. So the row is found by its key
             // again.
             Self::DeletePending => custom(
@@ -702,7 +718,7 @@ impl TableWrite {
     }
 
     /// Every table, in write order.
-    pub(crate) const ALL: [Self; 37] = [
+    pub(crate) const ALL: [Self; 39] = [
         Self::ClockCorrection,
         Self::Ledger,
         Self::Node,
@@ -727,6 +743,8 @@ impl TableWrite {
         Self::FlowRepo,
         Self::Attachment,
         Self::DeletePending,
+        Self::SecretUrl,
+        Self::DeleteSecretUrl,
         Self::Repo,
         Self::Snapshot,
         Self::EnvironmentReport,

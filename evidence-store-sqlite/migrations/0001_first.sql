@@ -455,6 +455,14 @@ CREATE TABLE cursor (
     PRIMARY KEY (org, consumer)
 ) STRICT, WITHOUT ROWID;
 
+-- The URLs of notifications, which are secret and therefore in no ledger. kept: JSON, see evidence_core::actions::KeptUrl.
+CREATE TABLE secret_url (
+    org  INTEGER NOT NULL,
+    id   TEXT NOT NULL,
+    kept TEXT NOT NULL,
+    PRIMARY KEY (org, id)
+) STRICT, WITHOUT ROWID;
+
 -- How far the deliveries of each target of actions are, as JSON, and from when on the next attempt may be made, where
 -- something waits: beside the ledgers, as cursors are.
 CREATE TABLE delivery (

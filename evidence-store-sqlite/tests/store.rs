@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
-use evidence_core::fact::{SaltSeed, UnknownFields};
+use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::leases::{Lease, LeaseStore};
@@ -81,7 +81,7 @@ impl Bench {
             at: NOW,
             facts,
             preconditions,
-            secrets: Vec::new(),
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         }
     }

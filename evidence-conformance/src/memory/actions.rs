@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use evidence_core::actions::{Action, ActionStore};
+use evidence_core::actions::{Action, ActionStore, KeptUrl};
 use evidence_core::fact::Key;
 use evidence_core::id::Id;
 use evidence_core::leases::HeldLease;
@@ -36,6 +36,12 @@ impl ActionStore for MemoryStore {
 
     async fn greatest_action_number(&self, org: Id) -> StoreResult<u64> {
         self.query(org, |tables| tables.greatest_action_number)
+    }
+
+    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>> {
+        let state = self.read()?;
+        let wanted = state.urls.iter().filter(|((home, id), _)| *home == org && ids.contains(id));
+        Ok(wanted.map(|((_, id), kept)| (*id, kept.clone())).collect())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use evidence_core::auth::KeyHash;
-use evidence_core::fact::{EncodedFact, Fact, Precondition, Write};
+use evidence_core::fact::{EncodedFact, Fact, Precondition, Secrets, Write};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::store::{Entry, Recorder, StoreError, StoreResult};
@@ -21,7 +21,7 @@ pub(super) struct Change {
     first: Option<u64>,
     facts: Vec<EncodedFact>,
     preconditions: Vec<Precondition>,
-    secrets: Vec<(Id, KeyHash)>,
+    secrets: Secrets,
 }
 
 impl TryFrom<Write> for Change {
@@ -71,7 +71,7 @@ impl State {
         let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
         let facts = change.facts.iter().map(|prepared| &prepared.fact);
         let admitted = self.name_index.admits(*org, preconditions, facts);
-        if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
+        if begun_twice || elsewhere || !admitted || !self.hashes_are_new(&secrets.key_hashes) {
             return Err(StoreError::Conflict);
         }
         let last = self.tables.get(org).and_then(|tables| tables.ledger.last());
@@ -89,7 +89,8 @@ impl State {
 
     fn apply(&mut self, change: Change) -> Vec<Entry> {
         let Change { org, first, facts, secrets, .. } = change;
-        self.hashes.extend(secrets.into_iter().map(|(key, hash)| (hash, (org, key))));
+        self.hashes.extend(secrets.key_hashes.into_iter().map(|(key, hash)| (hash, (org, key))));
+        self.urls.extend(secrets.urls.into_iter().map(|(id, kept)| ((org, id), kept)));
         facts.into_iter().map(|prepared| self.apply_one(org, prepared, first.is_some())).collect()
     }
 
@@ -107,6 +108,9 @@ impl State {
                 }
                 IndexRow::CommitTrail { commit, trail, flow } => {
                     tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail, flow);
+                }
+                IndexRow::ForgottenUrl { id } => {
+                    self.urls.remove(&(org, id));
                 }
                 IndexRow::FlowRepo { flow, url } => {
                     tables.flow_repos.insert(flow, url.to_owned());

@@ -3,6 +3,7 @@
 pub mod egress;
 pub(crate) mod operations;
 pub(crate) mod record;
+pub(crate) mod secret_url;
 pub(crate) mod store;
 pub(crate) mod targets;
 pub(crate) mod view;
@@ -12,7 +13,8 @@ pub use operations::{
     FlowTrigger, GetAction, GetNotification, ListActions, ListNotifications, PutEnvironmentAction,
     PutFlowAction, PutNotification, UpdateNotification,
 };
-pub use record::{Action, Destination, SecretUrl, SlackContext, Target, Watched};
+pub use record::{Action, Destination, SlackContext, Target, Watched};
+pub use secret_url::{KeptUrl, SecretUrl, Unusable, UrlKey, UrlRecord};
 pub use store::ActionStore;
 pub use targets::TargetInput;
 pub use view::{ActionView, TargetView};

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::actions::record::{Action, Watched};
-use crate::actions::targets::{TargetInput, resolved};
+use crate::actions::record::{Action, Target, Watched};
+use crate::actions::secret_url::{KeptUrl, SecretUrl, Unusable, UrlRecord};
+use crate::actions::targets::{KnownTarget, TargetInput, destinations, resolved};
 use crate::actions::view::{ActionView, ViewData, views};
 use crate::auth::actor::Scope;
 use crate::bounded::{List, ShortText};
@@ -18,6 +19,7 @@ use crate::name::{ActionName, OrgName};
 use crate::operation::{Acknowledged, Json, JsonList, Method, Operation, Put};
 use crate::page::Listed;
 use crate::store::entry::Current;
+use crate::time::Timestamp;
 
 /// The most flow names in one action. Each needs a separate look-up.
 const FLOWS: usize = 100;
@@ -174,7 +176,24 @@ impl<'r> From<&'r FlowActionInput> for Wanted<'r> {
 impl Wanted<'_> {
     /// Refuses targets that are not allowed, before any look-up.
     fn check(&self, cx: &Context<'_>) -> Result<()> {
-        resolved(self.targets, &[], &cx.settings().egress, || cx.new_id(), None).map(drop)
+        destinations(self.targets, &cx.settings().egress).map(drop)
+    }
+
+    /// Resolves the targets. New secret URLs are added to the draft.
+    fn resolved(
+        &self,
+        known: &[KnownTarget],
+        since: Option<Timestamp>,
+        draft: &mut Draft,
+        cx: &Context<'_>,
+    ) -> Result<Vec<Target>> {
+        let record = |url: &SecretUrl| {
+            let (record, kept) = KeptUrl::of(url, cx.new_id(), cx.settings().url_key.as_ref(), cx.random());
+            draft.secrets.urls.push((record.id, kept));
+            record
+        };
+        let destinations = destinations(self.targets, &cx.settings().egress)?;
+        Ok(resolved(destinations, known, || cx.new_id(), record, since))
     }
 
     /// Returns the action with this present name. A former name of another action is free.
@@ -289,7 +308,7 @@ async fn create(wanted: &Wanted<'_>, watched: Watched, mut draft: Draft, cx: &Co
         name: wanted.name.clone(),
         watched,
         triggers: wanted.triggers.clone(),
-        targets: resolved(wanted.targets, &[], &cx.settings().egress, || cx.new_id(), None)?,
+        targets: wanted.resolved(&[], None, &mut draft, cx)?,
         created_at: cx.now(),
         created_by: cx.actor(),
         last_modified_at: cx.now(),
@@ -337,6 +356,21 @@ fn delete(known: Current<Action>, draft: &mut Draft) {
     draft.fact_if(Fact::ActionDeleted { record: known.record }, precondition);
 }
 
+/// Returns the targets of an action, with their secret URLs as far as they can be read.
+async fn known_targets(action: &Action, cx: &Context<'_>) -> Result<Vec<KnownTarget>> {
+    let ids: Vec<Id> = action.urls().map(|url| url.id).collect();
+    let kept = if ids.is_empty() { Vec::new() } else { cx.store().kept_urls(cx.org()?, &ids).await? };
+    let open = |record: &UrlRecord| {
+        let kept = kept.iter().find(|(id, _)| *id == record.id).map(|(_, kept)| kept);
+        kept.ok_or(Unusable::Missing)?.open(record, cx.settings().url_key.as_ref())
+    };
+    let known = |target: &Target| KnownTarget {
+        destination: target.destination.try_with_url(open).ok(),
+        target: target.clone(),
+    };
+    Ok(action.targets.iter().map(known).collect())
+}
+
 /// Records the differences, if there are any.
 async fn change(
     known: Current<Action>,
@@ -346,8 +380,7 @@ async fn change(
     cx: &Context<'_>,
 ) -> Result<()> {
     let Current { revision, record: was } = known;
-    let since = Some(cx.now());
-    let targets = resolved(wanted.targets, &was.targets, &cx.settings().egress, || cx.new_id(), since)?;
+    let targets = wanted.resolved(&known_targets(&was, cx).await?, Some(cx.now()), &mut draft, cx)?;
     let record = Action {
         name: wanted.name.clone(),
         watched,
@@ -362,8 +395,10 @@ async fn change(
     let precondition = Precondition::Revision(RecordKind::Action, was.id, revision);
     let is_kept = |id: &Id| record.targets.iter().any(|target| target.id == *id);
     let removed = was.targets.iter().map(|target| target.id).filter(|id| !is_kept(id)).collect();
+    let is_used = |id: &Id| record.urls().any(|url| url.id == *id);
+    let forgotten = was.urls().map(|url| url.id).filter(|id| !is_used(id)).collect();
     let was = (record.name != was.name).then_some(was.name);
-    draft.fact_if(Fact::ActionUpdated { record, was, removed }, precondition);
+    draft.fact_if(Fact::ActionUpdated { record, was, removed, forgotten }, precondition);
     cx.record(draft).await.map(drop)
 }
 

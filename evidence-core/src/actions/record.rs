@@ -1,10 +1,9 @@
 //! The recorded form of actions.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::actions::secret_url::UrlRecord;
 use crate::auth::actor::Actor;
 use crate::decode::{UnknownFields, keep_unknown_fields};
 use crate::digest::sha256_hex;
@@ -84,6 +83,11 @@ pub struct Target {
 }
 
 impl Action {
+    /// Returns the secret URLs of its targets.
+    pub fn urls(&self) -> impl Iterator<Item = &UrlRecord> {
+        self.targets.iter().filter_map(|target| target.destination.url())
+    }
+
     /// Returns the time since which a target of this action gets notifications. A time in the future was
     /// written with a wrong clock, and is ignored.
     pub fn notifies_since(&self, target: &Target, now: Timestamp) -> Timestamp {
@@ -92,19 +96,19 @@ impl Action {
     }
 }
 
-/// The way in which a target is reached.
+/// The way in which a target is reached. URLs are `U`: records in facts, and the URLs themselves for sending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Destination {
+pub enum Destination<U = UrlRecord> {
     /// A POST of the payload, version 1.0.
     Webhook {
         /// The URL.
-        url: SecretUrl,
+        url: U,
     },
     /// An incoming webhook of Slack.
     Slack {
         /// The URL.
-        url: SecretUrl,
+        url: U,
         /// The channel of the webhook, as sent.
         context: Option<SlackContext>,
     },
@@ -115,12 +119,34 @@ pub enum Destination {
     },
 }
 
+impl<U> Destination<U> {
+    /// Returns the URL, if this destination has one.
+    pub const fn url(&self) -> Option<&U> {
+        match self {
+            Self::Webhook { url } | Self::Slack { url, .. } => Some(url),
+            Self::Email { .. } => None,
+        }
+    }
+
+    /// Returns the same destination with another form of its URL.
+    ///
+    /// # Errors
+    /// Those of `form`.
+    pub fn try_with_url<V, E>(&self, form: impl FnOnce(&U) -> Result<V, E>) -> Result<Destination<V>, E> {
+        Ok(match self {
+            Self::Webhook { url } => Destination::Webhook { url: form(url)? },
+            Self::Slack { url, context } => Destination::Slack { url: form(url)?, context: context.clone() },
+            Self::Email { addresses } => Destination::Email { addresses: addresses.clone() },
+        })
+    }
+}
+
 impl Destination {
     /// Returns a digest that identifies an address without revealing it.
     pub fn address_digest(&self) -> String {
         match self {
-            Self::Webhook { url } => sha256_hex(format!("webhook {}", url.expose()).as_bytes()),
-            Self::Slack { url, .. } => sha256_hex(format!("slack {}", url.expose()).as_bytes()),
+            Self::Webhook { url } => sha256_hex(format!("webhook {}", url.digest).as_bytes()),
+            Self::Slack { url, .. } => sha256_hex(format!("slack {}", url.digest).as_bytes()),
             Self::Email { addresses } => {
                 let mut addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
                 addresses.sort_unstable();
@@ -140,28 +166,4 @@ pub struct SlackContext {
     pub channel_name: String,
     /// The id of the channel's team.
     pub team_id: String,
-}
-
-/// A URL that is a credential: anyone who knows it can post there. The fact contains it, for sending;
-/// responses and logs never do.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SecretUrl(String);
-
-impl SecretUrl {
-    /// Wraps a secret URL.
-    pub const fn new(url: String) -> Self {
-        Self(url)
-    }
-
-    /// Returns the URL, for sending.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretUrl(…)")
-    }
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use crate::actions::record::Action;
+use crate::actions::secret_url::KeptUrl;
 use crate::id::Id;
 use crate::page::Listed;
 use crate::store::entry::Current;
@@ -23,4 +24,6 @@ pub trait ActionStore: Send + Sync {
     /// Returns the greatest number that an action of the organization has had, deleted ones included; 0 if
     /// there was none.
     async fn greatest_action_number(&self, org: Id) -> StoreResult<u64>;
+    /// Returns the secret URLs of these ids, in any order. Unknown ids are skipped.
+    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>>;
 }

@@ -1,12 +1,13 @@
 //! Targets as sent, and the checks when an action is saved.
 
-use std::mem::discriminant;
+use std::convert::Infallible;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::egress::Egress;
-use crate::actions::record::{Destination, SecretUrl, SlackContext, Target};
+use crate::actions::record::{Destination, SlackContext, Target};
+use crate::actions::secret_url::{SecretUrl, UrlRecord};
 use crate::bounded::{List, Mailbox, ShortText, WebhookUrl};
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -92,7 +93,7 @@ impl TargetInput {
     }
 
     /// Returns the destination of the target at this index of the list.
-    fn destination(&self, place: usize, egress: &Egress) -> Result<Destination> {
+    fn destination(&self, place: usize, egress: &Egress) -> Result<Destination<SecretUrl>> {
         let field = |name: &str| format!("targets[{place}].{name}");
         let given = [
             ("webhook", self.webhook.is_some()),
@@ -130,38 +131,86 @@ fn missing(field: String) -> Error {
     Error::invalid(field, "Field required [input: None]")
 }
 
+/// A target that an action has, with its secret URL.
+#[derive(Debug, Clone)]
+pub(super) struct KnownTarget {
+    pub(super) target: Target,
+    /// Its destination; `None` if the URL cannot be read, so that no destination equals it.
+    pub(super) destination: Option<Destination<SecretUrl>>,
+}
+
+impl KnownTarget {
+    fn is_at(&self, destination: &Destination<SecretUrl>) -> bool {
+        self.destination.as_ref() == Some(destination)
+    }
+
+    fn has_address_of(&self, destination: &Destination<SecretUrl>) -> bool {
+        self.destination.as_ref().is_some_and(|known| address(known) == address(destination))
+    }
+
+    fn has_type_of(&self, destination: &Destination<SecretUrl>) -> bool {
+        kind(&self.target.destination) == kind(destination)
+    }
+}
+
+const fn kind<U>(destination: &Destination<U>) -> TargetKind {
+    match destination {
+        Destination::Webhook { .. } => TargetKind::Webhook,
+        Destination::Slack { .. } => TargetKind::Slack,
+        Destination::Email { .. } => TargetKind::Email,
+    }
+}
+
+/// Returns the type and the addresses, in one order.
+fn address(destination: &Destination<SecretUrl>) -> (TargetKind, Vec<&str>) {
+    let mut addresses = match destination {
+        Destination::Webhook { url } | Destination::Slack { url, .. } => vec![url.expose()],
+        Destination::Email { addresses } => addresses.iter().map(String::as_str).collect(),
+    };
+    addresses.sort_unstable();
+    (kind(destination), addresses)
+}
+
 /// The criteria by which a target stays the same with another destination, from the strictest to the widest.
 /// Its delivered and pending notifications are those of the destination that it replaces.
-const STAYS: [fn(&Destination, &Destination) -> bool; 3] = [
-    |was, is| was == is,
-    |was, is| was.address_digest() == is.address_digest(),
-    |was, is| discriminant(was) == discriminant(is),
-];
+const STAYS: [fn(&KnownTarget, &Destination<SecretUrl>) -> bool; 3] =
+    [KnownTarget::is_at, KnownTarget::has_address_of, KnownTarget::has_type_of];
+
+/// Returns the destinations, if all are allowed.
+pub(super) fn destinations(sent: &[TargetInput], egress: &Egress) -> Result<Vec<Destination<SecretUrl>>> {
+    sent.iter().enumerate().map(|(place, target)| target.destination(place, egress)).collect()
+}
 
 /// Returns the targets. A target that the action already has keeps its id, even if its destination is
-/// replaced by another of the same type. The others are new, and get notifications of events from `since` on.
+/// replaced by another of the same type, and it keeps the record of its URL if the URL is the same. The others are new, and
+/// get notifications of events from `since` on. `record` returns the record of a new URL.
 pub(super) fn resolved(
-    sent: &[TargetInput],
-    known: &[Target],
-    egress: &Egress,
+    destinations: Vec<Destination<SecretUrl>>,
+    known: &[KnownTarget],
     new_id: impl Fn() -> Id,
+    mut record: impl FnMut(&SecretUrl) -> UrlRecord,
     since: Option<Timestamp>,
-) -> Result<Vec<Target>> {
-    let destinations = sent.iter().enumerate().map(|(place, target)| target.destination(place, egress));
-    let destinations = destinations.collect::<Result<Vec<_>>>()?;
-    let mut left: Vec<&Target> = known.iter().collect();
-    let mut stay: Vec<Option<&Target>> = vec![None; destinations.len()];
+) -> Vec<Target> {
+    let mut left: Vec<&KnownTarget> = known.iter().collect();
+    let mut stay: Vec<Option<&KnownTarget>> = vec![None; destinations.len()];
     for stays in STAYS {
         for (destination, stay) in destinations.iter().zip(&mut stay).filter(|(_, stay)| stay.is_none()) {
-            let at = left.iter().position(|known| stays(&known.destination, destination));
+            let at = left.iter().position(|known| stays(known, destination));
             *stay = at.map(|at| left.remove(at));
         }
     }
-    let resolve = |(destination, stay): (Destination, Option<&Target>)| match stay {
-        Some(known) => Target { destination, ..known.clone() },
-        None => Target { id: new_id(), destination, since },
+    let mut resolve = |(destination, stay): (Destination<SecretUrl>, Option<&KnownTarget>)| {
+        let same = stay.filter(|known| known.has_address_of(&destination));
+        let same = same.and_then(|known| known.target.destination.url());
+        let recorded =
+            destination.try_with_url(|url| Ok::<_, Infallible>(same.cloned().unwrap_or_else(|| record(url))));
+        let Ok(destination) = recorded;
+        match stay {
+            Some(known) => Target { destination, ..known.target.clone() },
+            None => Target { id: new_id(), destination, since },
+        }
     };
-    Ok(destinations.into_iter().zip(stay).map(resolve).collect())
+    destinations.into_iter().zip(stay).map(&mut resolve).collect()
 }
 
 #[cfg(test)]
@@ -169,6 +218,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::actions::secret_url::KeptUrl;
+    use crate::fixtures::id;
+    use crate::id::SystemRandom;
 
     const SINCE: Timestamp = Timestamp::from_seconds(9);
 
@@ -186,14 +238,36 @@ mod tests {
         serde_json::from_value(target).unwrap()
     }
 
-    fn put(targets: &[&str], known: &[Target], since: Option<Timestamp>) -> Vec<Target> {
+    fn put(targets: &[&str], known: &[KnownTarget], since: Option<Timestamp>) -> Vec<KnownTarget> {
         let sent: Vec<_> = targets.iter().map(|target| sent(target)).collect();
-        let number = std::cell::Cell::new(100 * known.len());
+        let destinations = destinations(&sent, &Egress::default()).unwrap();
+        let number = std::cell::Cell::new(100 * known.len() as u64);
         let new_id = || {
             number.set(number.get() + 1);
-            format!("00000000-0000-0000-0000-{:08}", number.get()).parse().unwrap()
+            id(number.get())
         };
-        resolved(&sent, known, &Egress::default(), new_id, since).unwrap()
+        let record = |url: &SecretUrl| KeptUrl::of(url, new_id(), None, &SystemRandom).0;
+        let targets = resolved(destinations.clone(), known, new_id, record, since);
+        let known = |(target, destination)| KnownTarget { target, destination: Some(destination) };
+        targets.into_iter().zip(destinations).map(known).collect()
+    }
+
+    #[test]
+    fn a_url_keeps_its_record_while_it_stays_and_can_be_read() {
+        let had = put(&["hook a", "hook b", "chat a#1"], &[], None);
+        let urls = |targets: &[KnownTarget]| {
+            targets.iter().map(|known| known.target.destination.url().unwrap().id).collect::<Vec<_>>()
+        };
+        let [a, b, chat] = urls(&had)[..] else { panic!("three") };
+        let again = urls(&put(&["hook b", "hook a", "chat a#2"], &had, None));
+        assert_eq!(again, [b, a, chat]);
+        let changed = urls(&put(&["hook c", "hook b", "chat b#1"], &had, None));
+        assert!(changed[0] != a && changed[1] == b && changed[2] != chat);
+        let unreadable: Vec<_> =
+            had.iter().map(|known| KnownTarget { destination: None, ..known.clone() }).collect();
+        let sent_again = put(&["hook a", "hook b", "chat a#1"], &unreadable, None);
+        assert!(urls(&sent_again).iter().all(|url| ![a, b, chat].contains(url)));
+        assert!(sent_again.iter().zip(&had).all(|(is, was)| is.target.id == was.target.id));
     }
 
     #[test]
@@ -218,13 +292,11 @@ mod tests {
         for (had, given, expected) in table {
             let had = put(had, &[], None);
             let targets = put(given, &had, Some(SINCE));
-            let which = |target: &Target| had.iter().position(|known| known.id == target.id);
+            let which = |is: &KnownTarget| had.iter().position(|was| was.target.id == is.target.id);
             assert_eq!(targets.iter().map(which).collect::<Vec<_>>(), expected, "{given:?}");
             for target in &targets {
-                assert_eq!(target.since, which(target).is_none().then_some(SINCE), "{given:?}");
+                assert_eq!(target.target.since, which(target).is_none().then_some(SINCE), "{given:?}");
             }
-            let destinations = put(given, &[], None).into_iter().map(|target| target.destination);
-            assert!(targets.into_iter().map(|target| target.destination).eq(destinations), "{given:?}");
         }
     }
 }

@@ -66,7 +66,7 @@ impl Draft {
         let key = ApiKey::generate(cx.random());
         let owner = account.record.actor();
         let record = ApiKeyRecord::of(&key, cx.new_id(), owner, description, cx.now(), expires_at);
-        self.secrets.push((record.id, key.hash()));
+        self.secrets.key_hashes.push((record.id, key.hash()));
         // The permission to create the key depends on the privilege of the account.
         let account = Precondition::Revision(RecordKind::ServiceAccount, account.record.id, account.revision);
         self.fact_if(Fact::ApiKeyCreated { record: record.clone() }, account);

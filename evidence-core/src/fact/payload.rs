@@ -137,10 +137,19 @@ mod tests {
 
     #[test]
     fn what_is_no_payload_is_refused() {
-        for payload in ["", "[]", "{}", r#"{"by":"jane"}"#, r#"{"text_kept":{"text":"a"},"by":1}"#, r#"{"text_kept":{"text":"a"}}x"#]
-        {
+        for payload in [
+            "",
+            "[]",
+            "{}",
+            r#"{"by":"jane"}"#,
+            r#"{"text_kept":{"text":"a"},"by":1}"#,
+            r#"{"text_kept":{"text":"a"}}x"#,
+        ] {
             assert!(read(payload).is_err(), "{payload}");
-            assert!(decode_payload::<serde_json::Map<String, serde_json::Value>>(payload).is_err(), "{payload}");
+            assert!(
+                decode_payload::<serde_json::Map<String, serde_json::Value>>(payload).is_err(),
+                "{payload}"
+            );
         }
     }
 }

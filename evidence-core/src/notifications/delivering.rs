@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::Level;
 
-use crate::actions::record::{Action, Target};
+use crate::actions::record::{Action, Destination, Target};
+use crate::actions::secret_url::{SecretUrl, Unusable};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
@@ -17,7 +18,7 @@ use crate::notifications::deliverer::{Deliverer, HEAVY, NAME, OrgState, POLL_INT
 use crate::notifications::events::{Event, Place, causes_events, delivery_id, event_fact, events};
 use crate::notifications::lookup;
 use crate::notifications::payload::payload;
-use crate::notifications::sender::Message;
+use crate::notifications::sender::{Message, NotSent};
 use crate::notifications::store::{Delivery, Position};
 use crate::notifications::watched::places;
 use crate::page::Listed;
@@ -87,6 +88,8 @@ struct Round<'p> {
     /// The action at the start of the round.
     action: Current<Action>,
     target: Target,
+    /// The destination of the target, or the reason why nothing can be sent there.
+    destination: std::result::Result<Destination<SecretUrl>, Unusable>,
     /// The places that the action watches.
     places: BTreeSet<Place>,
     org: &'p OrgState,
@@ -130,10 +133,11 @@ impl Deliverer {
             return Ok(None);
         };
         let places = places(&self.evidence, delivery.org, &action.record).await?;
+        let destination = self.opened(delivery.org, &target.destination).await?;
         let state = delivery.state.clone().at_destination(&target.destination);
         let delivery = Delivery { state, ..delivery };
         let ends_at = after(self.evidence.now(), ROUND);
-        Ok(Some(Round { action, target, places, org, delivery, events_left: IN_A_ROW, ends_at }))
+        Ok(Some(Round { action, target, destination, places, org, delivery, events_left: IN_A_ROW, ends_at }))
     }
 
     async fn deliver_entries(&self, round: &mut Round<'_>) -> Result<()> {
@@ -163,6 +167,22 @@ impl Deliverer {
                 return self.put(&mut round.delivery).await;
             }
         }
+    }
+
+    /// Returns the destination with its secret URL.
+    async fn opened(
+        &self,
+        org: Id,
+        destination: &Destination,
+    ) -> Result<std::result::Result<Destination<SecretUrl>, Unusable>> {
+        let ids = Vec::from_iter(destination.url().map(|url| url.id));
+        let kept =
+            if ids.is_empty() { Vec::new() } else { self.evidence.store().kept_urls(org, &ids).await? };
+        let kept = kept.into_iter().next().map(|(_, kept)| kept);
+        let key = self.evidence.settings().url_key.as_ref();
+        Ok(destination.try_with_url(|record| {
+            kept.as_ref().ok_or(Unusable::Missing).and_then(|kept| kept.open(record, key))
+        }))
     }
 
     /// Returns the target of a delivery with its action, or `None` if the action no longer has the target.
@@ -267,17 +287,18 @@ impl Deliverer {
             let at = Position { entry: index, event: event.place };
             round.delivery.state.go_on_from(at);
             let text = serde_json::to_string(&payload).map_err(|error| StoreError::Failed(error.into()))?;
-            let message = Message {
-                id: delivery_id(org, round.target.id, at, leaf),
+            let id = delivery_id(org, round.target.id, at, leaf);
+            let message = round.destination.clone().map(|destination| Message {
+                id: id.clone(),
                 org,
                 at: self.evidence.now(),
-                destination: round.target.destination.clone(),
+                destination,
                 payload: text,
                 text: payload.description().to_owned(),
                 subject: payload.subject(),
                 link: payload.link().map(str::to_owned),
-            };
-            if let EntryOutcome::Stopped = self.attempt(&message, round).await? {
+            });
+            if let EntryOutcome::Stopped = self.attempt(&id, message, round).await? {
                 return Ok(EntryOutcome::Stopped);
             }
         }
@@ -291,8 +312,16 @@ impl Deliverer {
     }
 
     /// Makes one attempt and records its outcome.
-    async fn attempt(&self, message: &Message, round: &mut Round<'_>) -> Result<EntryOutcome> {
-        let sent = self.sender.send(message).await;
+    async fn attempt(
+        &self,
+        id: &str,
+        message: std::result::Result<Message, Unusable>,
+        round: &mut Round<'_>,
+    ) -> Result<EntryOutcome> {
+        let sent = match message {
+            Ok(message) => self.sender.send(&message).await,
+            Err(unusable) => Err(NotSent::new(unusable.to_string())),
+        };
         let now = self.evidence.now();
         let (due_at, state) = (&mut round.delivery.due_at, &mut round.delivery.state);
         let following = Position { event: state.next.event + 1, ..state.next };
@@ -306,7 +335,7 @@ impl Deliverer {
             Err(error) => {
                 state.attempts += 1;
                 state.last_failure_at = Some(now);
-                let (id, org, attempt) = (&message.id, &round.org.name, state.attempts);
+                let (org, attempt) = (&round.org.name, state.attempts);
                 let action = round.action.record.number;
                 match log_level(attempt) {
                     Level::INFO => {

@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 
 use crate::actions::record::Destination;
+use crate::actions::secret_url::SecretUrl;
 use crate::id::Id;
 use crate::time::Timestamp;
 
@@ -17,7 +18,7 @@ pub struct Message {
     /// The time of the attempt.
     pub at: Timestamp,
     /// The destination.
-    pub destination: Destination,
+    pub destination: Destination<SecretUrl>,
     /// The JSON object for a webhook. It is the same for every attempt unless something was renamed
     /// meanwhile.
     pub payload: String,

@@ -32,7 +32,7 @@ pub enum Channel {
 
 impl Channel {
     /// Returns the channel of a destination. A target never changes its channel.
-    pub const fn of(destination: &Destination) -> Self {
+    pub const fn of<U>(destination: &Destination<U>) -> Self {
         match destination {
             Destination::Webhook { .. } | Destination::Slack { .. } => Self::Http,
             Destination::Email { .. } => Self::Mail,
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::actions::record::SecretUrl;
+    use crate::fixtures::url_record;
 
     fn first() -> DeliveryState {
         let action = "00000000-0000-0000-0000-00000001".parse().unwrap();
@@ -157,7 +157,7 @@ mod tests {
             addresses: addresses.iter().map(|&address| address.to_owned()).collect(),
         };
         let state = DeliveryState { attempts: 3, ..first().at_destination(&mail(&["a", "b"])) };
-        let hook = Destination::Webhook { url: SecretUrl::new("https://hooks.example.com".to_owned()) };
+        let hook = Destination::Webhook { url: url_record(1) };
         for (destination, attempts) in [(mail(&["a", "b"]), 3), (mail(&["a"]), 0), (hook, 0)] {
             let state = state.clone().at_destination(&destination);
             assert_eq!((state.attempts, state.next), (attempts, first().next), "{destination:?}");

@@ -384,12 +384,16 @@ impl Ledger<'_> {
 
     async fn import(&self, entries: Vec<StoredEntry>) -> StoreResult<Import> {
         let org = self.organization.id;
-        let import = Import::new(org, entries)?;
+        let mut import = Import::new(org, entries)?;
         let keys: Vec<Id> = import.created_keys().map(|record| record.id).collect();
-        if keys.is_empty() {
-            return Ok(import);
+        if !keys.is_empty() {
+            import = import.with_key_hashes(self.from.store.key_hashes(org, &keys).await?)?;
         }
-        import.with_secrets(self.from.store.key_hashes(org, &keys).await?)
+        let urls = Vec::from_iter(import.urls());
+        if !urls.is_empty() {
+            import = import.with_urls(self.from.store.kept_urls(org, &urls).await?);
+        }
+        Ok(import)
     }
 
     /// Copies attachments that records of the target name and the target lacks, because an earlier copy could

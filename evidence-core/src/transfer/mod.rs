@@ -12,8 +12,10 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
+use crate::actions::record::Action;
+use crate::actions::secret_url::KeptUrl;
 use crate::auth::credentials::KeyHash;
-use crate::fact::{EncodedFact, Fact};
+use crate::fact::{EncodedFact, Fact, Secrets};
 use crate::id::Id;
 use crate::index::IndexRow;
 use crate::name::Fingerprint;
@@ -59,8 +61,8 @@ pub struct Import {
     pub first: u64,
     /// The facts, in order.
     pub facts: Vec<EncodedFact>,
-    /// The hashes of keys that the facts create, by key id.
-    pub secrets: Vec<(Id, KeyHash)>,
+    /// The secrets that the facts introduce and that are still in use.
+    pub secrets: Secrets,
 }
 
 impl Import {
@@ -78,15 +80,15 @@ impl Import {
         if facts.iter().zip(facts.iter().skip(1)).any(is_older_than) {
             return Err(older_entries());
         }
-        Ok(Self { org, first, facts, secrets: Vec::new() })
+        Ok(Self { org, first, facts, secrets: Secrets::default() })
     }
 
     /// Adds the hashes of the keys that the facts create.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] if a hash is missing or does not match the ledger's record of the key.
-    pub fn with_secrets(mut self, secrets: Vec<(Id, KeyHash)>) -> StoreResult<Self> {
-        for (key, hash) in &secrets {
+    pub fn with_key_hashes(mut self, hashes: Vec<(Id, KeyHash)>) -> StoreResult<Self> {
+        for (key, hash) in &hashes {
             if !self
                 .created_keys()
                 .any(|record| record.id == *key && record.hash_sha256 == hash.fingerprint())
@@ -94,12 +96,28 @@ impl Import {
                 return Err(StoreError::corrupt(format_args!("the hash of key {key} is not the ledger's")));
             }
         }
-        let has_hash = |record: &&ApiKeyRecord| secrets.iter().any(|(key, _)| *key == record.id);
+        let has_hash = |record: &&ApiKeyRecord| hashes.iter().any(|(key, _)| *key == record.id);
         if let Some(record) = self.created_keys().find(|record| !has_hash(record)) {
             return Err(StoreError::corrupt(format_args!("the hash of key {} is missing", record.id)));
         }
-        self.secrets = secrets;
+        self.secrets.key_hashes = hashes;
         Ok(self)
+    }
+
+    /// Adds secret URLs that the facts introduce. Those that no target has any more are not kept in any store.
+    #[must_use]
+    pub fn with_urls(mut self, urls: Vec<(Id, KeptUrl)>) -> Self {
+        self.secrets.urls = urls;
+        self
+    }
+
+    /// Returns the ids of the secret URLs that the facts name, each once.
+    pub(crate) fn urls(&self) -> BTreeSet<Id> {
+        let actions = self.facts.iter().filter_map(|prepared| match &prepared.fact {
+            Fact::ActionCreated { record } | Fact::ActionUpdated { record, .. } => Some(record),
+            _ => None,
+        });
+        actions.flat_map(Action::urls).map(|url| url.id).collect()
     }
 
     /// Returns the keys that the facts create.

@@ -90,11 +90,11 @@ fn entries_that_do_not_follow_each_other_are_refused() {
 #[test]
 fn only_the_hash_that_the_ledger_knows_a_key_by_is_taken_along() {
     let import = || Import::new(id(1), ledger()).unwrap();
-    assert!(import().with_secrets(vec![(id(3), KeyHash::of("secret"))]).is_ok());
+    assert!(import().with_key_hashes(vec![(id(3), KeyHash::of("secret"))]).is_ok());
     for (key, secret) in [(3, "another"), (4, "secret")] {
-        assert!(import().with_secrets(vec![(id(key), KeyHash::of(secret))]).is_err(), "{key} {secret}");
+        assert!(import().with_key_hashes(vec![(id(key), KeyHash::of(secret))]).is_err(), "{key} {secret}");
     }
-    assert!(import().with_secrets(Vec::new()).is_err(), "a key that nobody can use any more");
+    assert!(import().with_key_hashes(Vec::new()).is_err(), "a key that nobody can use any more");
 }
 
 proptest! {

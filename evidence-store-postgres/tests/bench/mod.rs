@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::fact::{SaltSeed, UnknownFields};
+use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
 use evidence_core::flows::{Flow, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -77,7 +77,7 @@ impl Bench {
             at: NOW,
             facts,
             preconditions,
-            secrets: Vec::new(),
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::fact::{SaltSeed, UnknownFields};
+use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -115,7 +115,7 @@ impl Bench {
                 at: NOW,
                 facts,
                 preconditions: vec![],
-                secrets: vec![],
+                secrets: Secrets::default(),
                 salts: SaltSeed::new(&SystemRandom),
             })
             .await

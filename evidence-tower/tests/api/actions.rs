@@ -1,5 +1,7 @@
 //! Actions, and the same of environments under the path that calls them notifications.
 
+use std::collections::BTreeSet;
+
 use evidence_core::actions::egress::Egress;
 use futures_util::future::join_all;
 
@@ -71,6 +73,43 @@ async fn an_action_comes_back_as_it_was_sent_but_for_its_secrets(api: Api) {
         (&json!(2), &json!(["shop"]), &json!(null))
     );
     api.get(NOTIFICATIONS).await.expect_exactly(200, json!([expected]));
+}
+
+#[test]
+fn the_urls_of_targets_are_in_no_ledger_and_go_with_their_targets() {
+    with_every_store(async |api, store| {
+        api.given_environments("docker", &["prod"]).await;
+        let org = acme(&*store).await;
+        let urls = async || {
+            let listed = store.actions_listed(org).await.unwrap();
+            let ids = Vec::from_iter(listed.iter().map(|action| action.id));
+            let actions = store.actions_by_id(org, &ids).await.unwrap();
+            actions.iter().flat_map(|action| action.record.urls()).map(|url| url.id).collect::<Vec<_>>()
+        };
+        let with = |hooks: &[&str]| {
+            let targets =
+                Vec::from_iter(hooks.iter().map(|hook| json!({"webhook": format!("{HOOK}/{hook}")})));
+            json!({"name": "alert", "environments": ["prod"], "triggers": [], "targets": targets})
+        };
+        api.put(ENVIRONMENTS).json(with(&["a", "b"])).await.created();
+        let first = urls().await;
+        assert_eq!(store.kept_urls(org, &first).await.unwrap().len(), 2);
+        api.put(ENVIRONMENTS).json(with(&["c", "b"])).await.ok();
+        let second = urls().await;
+        assert!(first[0] != second[0] && first[1] == second[1], "{first:?} {second:?}");
+        let kept = store.kept_urls(org, &[&first[..], &second[..]].concat()).await.unwrap();
+        let kept = BTreeSet::from_iter(kept.into_iter().map(|(id, _)| id));
+        assert_eq!(kept, BTreeSet::from_iter(second.clone()));
+        // The same request changes nothing.
+        let size = store.ledger_head(org).await.unwrap().unwrap().size();
+        api.put(ENVIRONMENTS).json(with(&["c", "b"])).await.ok();
+        assert_eq!(store.ledger_head(org).await.unwrap().unwrap().size(), size);
+        api.delete("/actions/acme/1").await.ok();
+        assert_eq!(store.kept_urls(org, &second).await.unwrap(), Vec::new());
+        let entries = store.ledger_entries(org, 0, 1000).await.unwrap();
+        let payloads = String::from_iter(entries.into_iter().map(|entry| entry.payload));
+        assert!(payloads.contains("hooks.example.com") && !payloads.contains("services"), "{payloads}");
+    });
 }
 
 #[apply(on_every_store)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use evidence_conformance::memory::MemoryStore;
-use evidence_core::actions::Destination;
+use evidence_core::actions::{Destination, SecretUrl, UrlKey};
 use evidence_core::background::Background;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::leases::Lease;
@@ -49,7 +49,7 @@ struct Postbox {
     under_way: Mutex<BTreeMap<String, (usize, usize)>>,
 }
 
-fn whom(destination: &Destination) -> String {
+fn whom(destination: &Destination<SecretUrl>) -> String {
     match destination {
         Destination::Webhook { url } | Destination::Slack { url, .. } => {
             url.expose().rsplit('/').next().unwrap().to_owned()
@@ -278,6 +278,31 @@ fn a_mail_that_the_relay_refused_comes_again_to_all_of_its_addresses() {
         until("all have it", async || !is_failing().await).await;
         let attempts = postbox.attempts();
         assert_eq!((attempts.len(), &attempts[0]), (2, &attempts[1]));
+    });
+}
+
+#[test]
+fn a_url_that_another_key_encrypted_fails_until_it_is_sent_again() {
+    with_every_store(async |bench| {
+        let (api, postbox) = (&bench.api, &bench.postbox);
+        api.given_environments("docker", &["prod"]).await;
+        let settings = Settings { url_key: Some(UrlKey::new([1; 32])), ..Settings::default() };
+        let now = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+        let other = Evidence::with_sources(Arc::clone(&bench.store), settings, now, Arc::new(SystemRandom));
+        let other = Api::new(other, Mount::Tower, "with a key").await;
+        let alert = started("alert", &["prod"], &[hook("a"), hook("b")]);
+        other.put(ENVIRONMENTS).json(&alert).await.created();
+        other.put(ENVIRONMENTS).json(&alert).await.expect_exactly(200, json!("OK"));
+        bench.runs("prod", "1").await;
+        let is_failing = async || api.get("/actions/acme/1").await.ok()["is_failing"] == json!(true);
+        until("it is failing", async || is_failing().await).await;
+        let targets = bench.targets(1).await;
+        api.put(ENVIRONMENTS).json(&alert).await.ok();
+        assert_eq!(bench.targets(1).await, targets, "the same targets");
+        bench.clock.advance(Duration::from_secs(60 * 60));
+        bench.until_told("a", &["1"]).await;
+        bench.until_told("b", &["1"]).await;
+        assert_eq!(postbox.attempts().len(), 2, "nothing was sent before");
     });
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{CHUNK, Whole};
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::SaltSeed;
+use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::store::StoreResult;
 use evidence_core::{Fact, Write};
@@ -447,7 +447,7 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
             at: NOW,
             facts,
             preconditions: vec![],
-            secrets: vec![],
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         }
     }

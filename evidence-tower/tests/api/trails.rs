@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::fact::SaltSeed;
+use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::{Fact, Write};
 use futures_util::FutureExt;
@@ -522,7 +522,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile(api: Ap
             at: NOW,
             facts,
             preconditions: vec![],
-            secrets: vec![],
+            secrets: Secrets::default(),
             salts: SaltSeed::new(&SystemRandom),
         };
         let pending = Arc::new(Mutex::new(Some(write)));

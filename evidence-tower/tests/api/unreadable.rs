@@ -1,6 +1,6 @@
 //! Stored templates and policies that this version cannot read: nothing complies with them, and answers say why.
 
-use evidence_core::fact::{Fact, SaltSeed, Write};
+use evidence_core::fact::{Fact, SaltSeed, Secrets, Write};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::policies::PolicyVersion;
 use evidence_core::texts::TextRef;
@@ -57,7 +57,7 @@ pub(crate) async fn inject_all(store: &dyn Store, org: Id, facts: Vec<Fact>) {
         at: NOW,
         facts,
         preconditions: vec![],
-        secrets: vec![],
+        secrets: Secrets::default(),
         salts: SaltSeed::new(&SystemRandom),
     };
     store.record(write).await.unwrap();

@@ -281,8 +281,9 @@ impl ApiOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct NotifyOptions {
-    /// The secret from which the signing secrets of organizations are derived: 32 bytes or more, the same on
-    /// every server. Without it, webhooks are not signed.
+    /// The secret from which the signing secrets of organizations and the key for the URLs of webhooks in the database
+    /// are derived: 32 bytes or more, the same on every server. Without it, webhooks are not signed and their URLs are
+    /// not encrypted. With another one, URLs that are encrypted cannot be read, and have to be sent again.
     #[arg(
         long,
         env = "EVIDENCE_WEBHOOK_SECRET",

@@ -13,6 +13,7 @@ use evidence_core::notifications::Notify;
 use evidence_core::store::MAX_CLOCK_LEAD;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Evidence, Limits, Settings};
+use evidence_notify::SigningKey;
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
 use http::{Request, Response};
@@ -158,6 +159,7 @@ impl Listener {
             limits,
             heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
             egress: notifications::egress(&options.notify),
+            url_key: options.notify.webhook_secret.as_ref().map(SigningKey::url_key),
             ..Settings::default()
         }
     }
