@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use evidence_core::actions::{Action, Destination, KeptUrl, SlackContext, Target, UrlRecord, Watched};
+use evidence_core::actions::{Action, Destination, SlackContext, Target, Watched};
 use evidence_core::fact::{Fact, Key, Precondition, RecordKind, Secrets, UnknownFields, Write};
 use evidence_core::id::Id;
 use evidence_core::leases::{HeldLease, Lease};
-use evidence_core::ledger::Hash;
 use evidence_core::notifications::{Channel, Delivery, DeliveryState, Position};
 use evidence_core::store::{Current, Store, StoreError};
 
-use super::fixtures::{Org, at, awkward, id, jane, named, robot};
+use super::fixtures::{Org, at, awkward, id, jane, kept_urls, named, robot, secret_url};
 use super::races::on_tasks;
 use super::shared::{largest_is_long, long_text};
 use super::{Failure, Outcome, ensure, promises, same};
@@ -32,13 +31,8 @@ fn target(n: u64, destination: Destination) -> Target {
     Target { id: id(n), destination, since: None }
 }
 
-/// The record of the secret URL of this number.
-fn url(n: u64) -> UrlRecord {
-    UrlRecord { id: id(n), host: "hooks.example.com".to_owned(), digest: Hash::of(n.to_string()) }
-}
-
 fn webhook(n: u64) -> Target {
-    target(n, Destination::Webhook { url: url(n) })
+    target(n, Destination::Webhook { url: secret_url(n) })
 }
 
 fn action(n: u64, number: u64, name: &str) -> Action {
@@ -67,7 +61,7 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
     same("created", store.action(org.id, "on/start").await?, Some(current))?;
     let context =
         SlackContext { channel_id: "C1".to_owned(), channel_name: awkward(), team_id: String::new() };
-    let slack = |context| Destination::Slack { url: url(700), context };
+    let slack = |context| Destination::Slack { url: secret_url(700), context };
     let addresses = vec!["jane@example.com".to_owned(), "joe@example.com".to_owned()];
     let full = Action {
         watched: Watched::Flows(vec![id(600), id(601), id(600)]),
@@ -82,13 +76,10 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
         last_modified_at: at(9),
         ..action(100, 1, "on/start")
     };
-    org.record(vec![Fact::ActionUpdated {
-        record: full.clone(),
-        was: None,
-        removed: Vec::new(),
-        forgotten: Vec::new(),
-    }])
-    .await?;
+    let forgotten = vec![id(1_100)];
+    let updated = Fact::ActionUpdated { record: full.clone(), was: None, removed: Vec::new(), forgotten };
+    let secrets = Secrets { urls: kept_urls(&full), ..Secrets::default() };
+    store.record(Write { secrets, ..org.write(vec![updated], Vec::new()) }).await?;
     let current = Some(Current { revision: 2, record: full });
     same("by name", store.action(org.id, "on/start").await?, current.clone())?;
     same("by number", store.action_numbered(org.id, 1).await?, current.clone())?;
@@ -172,7 +163,7 @@ async fn deleted_actions_are_gone(store: Arc<dyn Store>) -> Outcome {
 
 async fn secret_urls_are_kept_until_they_are_forgotten(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    let kept = |n: u64| (id(n), KeptUrl::stored(format!(r#"{{"url":"{n}"}}"#)));
+    let kept = |n: u64| kept_urls(&Action { targets: vec![webhook(n)], ..action(1, 1, "a") }).remove(0);
     let write = |org: &Org, fact, urls: &[u64]| {
         let secrets = Secrets { urls: urls.iter().map(|n| kept(*n)).collect(), ..Secrets::default() };
         Write { secrets, ..org.write(vec![fact], Vec::new()) }

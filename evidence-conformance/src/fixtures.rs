@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use evidence_core::actions::{Action, KeptUrl, SecretUrl, UrlRecord};
 use evidence_core::fact::{Fact, Precondition, SaltSeed, Secrets, Write};
 pub(crate) use evidence_core::fixtures::*;
-use evidence_core::id::{Id, SystemRandom};
+use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::store::{Entry, Store, StoreResult};
 
 use super::Failure;
@@ -48,14 +49,39 @@ impl Org {
     }
 
     pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
+        let created = facts.iter().filter_map(|fact| match fact {
+            Fact::ActionCreated { record } => Some(record),
+            _ => None,
+        });
+        let urls = created.flat_map(kept_urls).collect();
         Write {
             org: self.id,
             by: jane(),
             at: at(7),
             facts,
             preconditions,
-            secrets: Secrets::default(),
+            secrets: Secrets { urls, ..Secrets::default() },
             salts: SaltSeed::new(&SystemRandom),
         }
+    }
+}
+
+/// The record of the secret URL of this number.
+pub(crate) fn secret_url(n: u64) -> UrlRecord {
+    KeptUrl::of(&SecretUrl::new("https://hooks.example.com/secret".to_owned()), id(n), None, &Zeros).0
+}
+
+/// Returns the secret URLs of the action's targets.
+pub(crate) fn kept_urls(action: &Action) -> Vec<(Id, KeptUrl)> {
+    let url = SecretUrl::new("https://hooks.example.com/secret".to_owned());
+    action.urls().map(|record| (record.id, KeptUrl::of(&url, record.id, None, &Zeros).1)).collect()
+}
+
+/// A random source that gives zeros, so that equal URLs have equal records.
+struct Zeros;
+
+impl Random for Zeros {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(0);
     }
 }

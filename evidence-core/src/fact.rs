@@ -35,7 +35,7 @@ use crate::trails::record::Trail;
 
 pub use crate::decode::UnknownFields;
 pub use names::{Denoted, Key, NameEffect, Precondition, RecordKind};
-pub use payload::{Recorded, decode_payload};
+pub use payload::{Recorded, decode_payload, read_payload};
 
 /// An event in an organization, and the payload of a ledger entry.
 ///
@@ -245,7 +245,7 @@ impl Fact {
     /// # Errors
     /// The payload is no fact that this version knows.
     pub fn read(payload: &str) -> serde_json::Result<Self> {
-        payload::read(payload).map(|(fact, _)| fact)
+        read_payload(payload).map(|(fact, _)| fact)
     }
 
     /// Returns the kind in the ledger's leaf, which is the key of the payload.

@@ -60,7 +60,7 @@ const FILL: &str = "
     INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, 'test', 'generic', true,
-        false, CASE WHEN n % 4 = 0 THEN 'control' || n % 9 END, NULL, '{}', NULL, n, n, n, n,
+        false, CASE WHEN n % 4 = 0 THEN 'control' || n % 9 END, NULL, NULL, '{}', NULL, n, n, n, n,
         CASE WHEN n % 4 = 0 THEN n END
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.commit_trail SELECT 'o', md5(n::text), 'trail' || n % 400, 'flow' || n % 9
@@ -87,6 +87,7 @@ const FILL: &str = "
     INSERT INTO evidence.allowed SELECT 'o', 'e' || n % 9, md5(n::text), n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.interned_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attachment_pending SELECT 'o', md5(n::text), n, NULL FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.secret_url SELECT 'o', 'id' || n, '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.instance SELECT 'o', ('e' || n % 9)::bytea, md5(n::text), true, n, n,
             CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, n, n, '{}'
         FROM generate_series(1, 5000) n;
@@ -99,14 +100,14 @@ const FILL: &str = "
 const ANALYZE: &str = "
     VACUUM (ANALYZE) evidence.artifact, evidence.build, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.allowed, evidence.interned_text, evidence.attachment_pending, evidence.instance,
+        evidence.commit_trail, evidence.flow_repo, evidence.record_tag, evidence.version, evidence.allowed, evidence.interned_text, evidence.attachment_pending, evidence.secret_url, evidence.instance,
         evidence.run_origin, evidence.deployment, evidence.environment_member";
 
 /// Adds attestations until nearly all belong to one flow and one control. The statistics reflect this, but
 /// the visibility map does not.
 const SKEW: &str = "
     INSERT INTO evidence.attestation SELECT 'o', 'skewed' || n, 'o', 'trail' || n % 400, 'test', 'generic', true,
-        false, 'o', NULL, '{}', NULL, n, n, n, n, n
+        false, 'o', NULL, NULL, '{}', NULL, n, n, n, n, n
         FROM generate_series(5001, 50000) n;
     ANALYZE evidence.attestation";
 

@@ -85,9 +85,9 @@ impl Table {
         let ((column, kind), keys, place) = (dice.pick(columns), key.join(", "), dice.roll(80));
         let changed = |column: &str, kind: &str| match kind {
             "bigint" | "integer" => format!("coalesce({column} + 1, 7)"),
-            "boolean" => format!("NOT {column}"),
-            "bytea" => format!("set_byte({column}, 0, 255 - get_byte({column}, 0))"),
-            "jsonb" => format!("{column} || '{{\"added\": \"later\"}}'"),
+            "boolean" => format!("coalesce(NOT {column}, true)"),
+            "bytea" => format!("coalesce(set_byte({column}, 0, 255 - get_byte({column}, 0)), '\\x07')"),
+            "jsonb" => format!("coalesce({column}, '{{}}') || '{{\"added\": \"later\"}}'"),
             _ => {
                 let place = format!("{place} % greatest(length({column}), 1) + 1");
                 format!(
@@ -130,7 +130,16 @@ impl Table {
 
 /// Returns the tables with rows that are derived from the ledgers.
 async fn derived(schema: &str, connection: &mut PgConnection) -> Vec<Table> {
-    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
+    let rest = [
+        "ledger",
+        "node",
+        "head",
+        "blob",
+        "blob_chunk",
+        "secret_url",
+        "known_organization",
+        "_evidence_migrations",
+    ];
     let mut tables = Table::all(schema, connection).await;
     tables.retain(|table| !rest.contains(&table.name.as_str()));
     tables

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use evidence_core::StoreError;
-use evidence_core::actions::Unusable;
 use evidence_core::auth::KeyHash;
 use evidence_core::ledger::{Frontier, Hash, Node};
 use evidence_core::queue::Refused;
@@ -227,6 +226,7 @@ impl<S: ScratchSession> Walk<S> {
             let differences = self.scratch.differences(&range).await?;
             self.note(differences);
             self.note_missing().await?;
+            self.check_secret_urls(&range).await?;
             let unrecoverable_rows = self.scratch.unrecoverable_rows(&range).await?;
             self.note(unrecoverable_rows);
             self.scratch.end_reading().await?;
@@ -313,6 +313,16 @@ impl<S: ScratchSession> Walk<S> {
         self.report.missing_attachments += count;
         self.report.first_missing.extend(first);
         self.report.first_missing.truncate(usize::from(MAX_NAMED));
+        Ok(())
+    }
+
+    /// Adds the problems of the secret URLs to the report.
+    async fn check_secret_urls(&mut self, range: &OrgRange) -> StoreResult<()> {
+        self.scratch.savepoint().await?;
+        let found = self.scratch.secret_url_problems(range).await;
+        let found =
+            self.scratch.or_report_damage("table secret_url", found, &mut self.report.problems).await?;
+        self.note(found);
         Ok(())
     }
 
@@ -421,31 +431,6 @@ impl<S: ScratchSession> Walk<S> {
         }
         if nodes > completed {
             self.problem(ledger, "nodes are stored that belong to no entry");
-        }
-        if self.report.problems.len() == before {
-            self.secret_urls(ledger, &derivation).await?;
-        }
-        Ok(())
-    }
-
-    /// Checks that the URLs of targets, which no ledger has, are kept and are those that the ledger names. Encrypted ones
-    /// are not opened.
-    async fn secret_urls(
-        &mut self,
-        ledger: &Ledger,
-        Derivation { urls, .. }: &Derivation,
-    ) -> StoreResult<()> {
-        let mut kept = self.scratch.kept_urls(&ledger.0).await?;
-        for (id, (action, record)) in urls {
-            let opened = kept.remove(&id.to_string()).ok_or(Unusable::Missing);
-            if let Err(flaw @ (Unusable::Missing | Unusable::Damaged)) =
-                opened.and_then(|kept| kept.open(record, None))
-            {
-                self.problem(ledger, format_args!("a target of action {action} at {}: {flaw}", record.host));
-            }
-        }
-        for id in kept.keys() {
-            self.problem(ledger, format_args!("the secret URL {id} belongs to no target"));
         }
         Ok(())
     }

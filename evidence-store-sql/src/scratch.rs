@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
-use evidence_core::actions::{Action, KeptUrl, UrlRecord};
+use evidence_core::actions::{Action, KeptUrl, Unusable};
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::{Digest, hex};
+use evidence_core::fact::{Recorded, decode_payload};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
@@ -27,12 +28,12 @@ mod statements;
 pub(crate) use range::OrgRange;
 use range::{Derived, key_with_ids};
 use statements::{
-    ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS, FIRST_BLOB,
-    HASHES_MISSING, HEAD, HEADS, KEPT_URLS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION,
-    NAMES, NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS,
-    ORPHANED, ORPHANED_CHUNKS, ORPHANED_UNINDEXED, REDERIVED_THROUGH, REGISTER, RELEASE_SAVEPOINT,
-    ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, TABLES, TEXTS_MISSING, UNREGISTERED,
-    VANISHED,
+    ACTIONS, ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS,
+    FIRST_BLOB, HASHES_MISSING, HEAD, HEADS, KEPT_URLS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE,
+    MIN_WRITER_VERSION, NAMES, NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS,
+    OF_ORGANIZATIONS, ORPHANED, ORPHANED_CHUNKS, ORPHANED_UNINDEXED, REDERIVED_THROUGH, REGISTER,
+    RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, TABLES,
+    TEXTS_MISSING, UNREGISTERED, VANISHED,
 };
 
 /// The maximum number of rows of a table, and of attachments, that a report names. Operators need the first
@@ -97,26 +98,6 @@ pub(crate) struct Derivation {
     /// The id of the organization, from the ledger's first fact.
     id: Option<Id>,
     ordinals: Ordinals,
-    /// The secret URLs that targets have, by their ids, each with the number of its action.
-    pub(crate) urls: BTreeMap<Id, (u64, UrlRecord)>,
-}
-
-impl Derivation {
-    fn follow_urls(&mut self, fact: &Fact) {
-        match fact {
-            Fact::ActionCreated { record } => self.add_urls(record),
-            Fact::ActionUpdated { record, forgotten, .. } => {
-                self.add_urls(record);
-                forgotten.iter().for_each(|id| drop(self.urls.remove(id)));
-            }
-            Fact::ActionDeleted { record } => record.urls().for_each(|url| drop(self.urls.remove(&url.id))),
-            _ => {}
-        }
-    }
-
-    fn add_urls(&mut self, action: &Action) {
-        self.urls.extend(action.urls().map(|url| (url.id, (action.number, url.clone()))));
-    }
 }
 
 /// The scratch tables and the store's tables of a session.
@@ -401,12 +382,6 @@ impl<S: ScratchSession> Scratch<S> {
         Ok(hashes.map(|hash| (hash.fingerprint(), hash)).collect())
     }
 
-    /// Returns the secret URLs that are kept for an organization, by their ids.
-    pub(crate) async fn kept_urls(&mut self, org: &Cell) -> StoreResult<BTreeMap<String, KeptUrl>> {
-        let kept = self.rows::<(String, String)>(KEPT_URLS, vec![org.clone().into()]).await?;
-        Ok(kept.into_iter().map(|(id, kept)| (id, KeptUrl::stored(kept))).collect())
-    }
-
     /// Writes the rows of the next facts of a ledger. Returns the texts that these facts refer to and that no
     /// entry contains.
     pub(crate) async fn derive(
@@ -434,7 +409,6 @@ impl<S: ScratchSession> Scratch<S> {
                     derivation.ordinals.set_greatest_of(id, content, 1);
                 }
             }
-            derivation.follow_urls(&fact);
             let key_hashes = key_hashes_of(&fact, hashes);
             rows.index((id, entry.index), entry.at, &fact, &key_hashes, &mut derivation.ordinals)
                 .map_err(unwritten)?;
@@ -493,6 +467,37 @@ impl<S: ScratchSession> Scratch<S> {
         let count = missing.first().map_or(0, |(.., count)| *count);
         let named = missing.iter().map(|(org, sha256, _)| format!("organization {org}: {sha256}"));
         Ok((count, named.collect()))
+    }
+
+    /// Returns the problems of the secret URLs of these organizations: those that the store lacks or that are not what the
+    /// ledger names, and those that no target has. Encrypted ones are not opened.
+    pub(crate) async fn secret_url_problems(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        let kept = self.rows::<(Cell, String, String, String)>(KEPT_URLS, vec![]).await?;
+        let kept = kept.into_iter().filter(|(org, ..)| !range.damaged.contains(org));
+        let kept: BTreeMap<_, _> =
+            kept.map(|(_, name, id, kept)| ((name, id), KeptUrl::stored(kept))).collect();
+        let mut used = BTreeSet::new();
+        let actions = self.rows::<(Cell, String, String)>(ACTIONS, vec![]).await?;
+        for (_, name, payload) in actions.into_iter().filter(|(org, ..)| !range.damaged.contains(org)) {
+            let action: Action = decode_payload::<Recorded<_>>(&payload)?.record;
+            for record in action.urls() {
+                let key = (name.clone(), record.id.to_string());
+                let opened = kept.get(&key).ok_or(Unusable::Missing).and_then(|kept| kept.open(record, None));
+                used.insert(key);
+                if let Err(flaw @ (Unusable::Missing | Unusable::Damaged)) = opened {
+                    let (number, host) = (action.number, &record.host);
+                    problems
+                        .push(format!("organization {name}: a target of action {number} at {host}: {flaw}"));
+                }
+            }
+        }
+        let unused = kept
+            .into_keys()
+            .filter(|key| !used.contains(key))
+            .map(|(name, id)| format!("organization {name}: the secret URL {id} belongs to no target"));
+        problems.extend(unused);
+        Ok(problems)
     }
 
     /// Returns the problems of the store as a whole.

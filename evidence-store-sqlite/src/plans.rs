@@ -221,7 +221,7 @@ async fn a_page_of_decisions_takes_the_work_of_what_it_shows() {
     let fill = |rows: usize| {
         format!(
             "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
-            INSERT INTO attestation SELECT 1, 'id' || n, 'flow', 't', 'review', 'decision', true, false, 'control', 1,
+            INSERT INTO attestation SELECT 1, 'id' || n, 'flow', 't', 'review', 'decision', true, false, 'control', 1, 'jane',
                 '{{}}', NULL, n, n, n, n, n FROM n;"
         )
     };

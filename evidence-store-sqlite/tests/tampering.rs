@@ -116,7 +116,16 @@ impl Table {
 
 /// Returns the tables that are derived from the ledgers.
 fn derived(connection: &Connection) -> Vec<Table> {
-    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "known_organization", "_evidence_migrations"];
+    let rest = [
+        "ledger",
+        "node",
+        "head",
+        "blob",
+        "blob_chunk",
+        "secret_url",
+        "known_organization",
+        "_evidence_migrations",
+    ];
     Table::all(connection).into_iter().filter(|table| !rest.contains(&table.name.as_str())).collect()
 }
 

@@ -12,6 +12,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+#[cfg(test)]
+mod tests;
+
 /// Returns the OpenAPI 3.1 document of the API. Its paths are relative to the server's base address.
 ///
 /// ```

@@ -120,12 +120,7 @@ impl KeptUrl {
     }
 
     /// Returns the URL for the fact and for the store.
-    pub(crate) fn of(
-        url: &SecretUrl,
-        id: Id,
-        key: Option<&UrlKey>,
-        random: &dyn Random,
-    ) -> (UrlRecord, Self) {
+    pub fn of(url: &SecretUrl, id: Id, key: Option<&UrlKey>, random: &dyn Random) -> (UrlRecord, Self) {
         let mut salt = [0; Salt::LEN];
         random.fill(&mut salt);
         let salt = Salt::from_bytes(salt);

@@ -493,7 +493,7 @@ pub enum DetailsView {
         rule_results: Vec<RuleResult>,
         /// The results of the type's summary expressions, in their order. If the data are a list, each
         /// element has its own rows, one element after another. Absent if the type has no summary.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         summary: Vec<SummaryRow>,
     },
     /// An override of the verdict of other attestations.

@@ -29,7 +29,10 @@ pub(crate) fn write(fact: &Fact, by: &str) -> serde_json::Result<String> {
 }
 
 /// Parses a payload: its fact, and the name of its actor, which is empty if the payload has none.
-pub(crate) fn read(payload: &str) -> serde_json::Result<(Fact, String)> {
+///
+/// # Errors
+/// The payload is no fact that this version knows.
+pub fn read_payload(payload: &str) -> serde_json::Result<(Fact, String)> {
     struct WithActor;
     impl<'de> Visitor<'de> for WithActor {
         type Value = (Fact, String);
@@ -118,7 +121,7 @@ mod tests {
         ];
         for (by, payload) in cases {
             assert_eq!(write(&text_kept(), by).unwrap(), payload);
-            assert_eq!(read(payload).unwrap(), (text_kept(), by.to_owned()));
+            assert_eq!(read_payload(payload).unwrap(), (text_kept(), by.to_owned()));
         }
     }
 
@@ -129,7 +132,7 @@ mod tests {
             (r#"{"text_kept":{"text":"a"},"more":[{}],"by":"jane","and":1}"#, "jane"),
         ];
         for (payload, by) in cases {
-            assert_eq!(read(payload).unwrap(), (text_kept(), by.to_owned()), "{payload}");
+            assert_eq!(read_payload(payload).unwrap(), (text_kept(), by.to_owned()), "{payload}");
             let fields: serde_json::Value = decode_payload(payload).unwrap();
             assert_eq!(fields, serde_json::json!({"text": "a"}), "{payload}");
         }
@@ -145,7 +148,7 @@ mod tests {
             r#"{"text_kept":{"text":"a"},"by":1}"#,
             r#"{"text_kept":{"text":"a"}}x"#,
         ] {
-            assert!(read(payload).is_err(), "{payload}");
+            assert!(read_payload(payload).is_err(), "{payload}");
             assert!(
                 decode_payload::<serde_json::Map<String, serde_json::Value>>(payload).is_err(),
                 "{payload}"

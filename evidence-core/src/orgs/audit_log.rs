@@ -11,7 +11,7 @@ use crate::auth::actor::{OPERATOR, Role, Scope};
 use crate::bounded::{List, ShortText};
 use crate::context::Context;
 use crate::error::Result;
-use crate::fact::{Fact, payload};
+use crate::fact::{Fact, read_payload};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
@@ -254,7 +254,7 @@ impl Change {
     fn read(entry: &StoredEntry) -> StoreResult<(Self, String)> {
         let corrupt =
             |what: &dyn Display| StoreError::corrupt(format_args!("ledger entry {}: {what}", entry.index));
-        let (fact, by) = payload::read(&entry.payload).map_err(|error| corrupt(&error))?;
+        let (fact, by) = read_payload(&entry.payload).map_err(|error| corrupt(&error))?;
         let (user, before, after) = match fact {
             Fact::MemberAdded { record: Membership { user, role }, was } => (user, was, Some(role)),
             Fact::MemberRemoved { user, was } => (user, Some(was), None),

@@ -109,7 +109,7 @@ pub struct PolicyEventView {
 pub struct PolicyEventData {
     /// The comment on a change without a new version; absent if there is none. Versions have their own
     /// comments.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
 

@@ -89,7 +89,7 @@ pub struct SnapshotView {
     /// The number of skipped elements, which had no digest, in the report that caused this snapshot. If the
     /// snapshot was a new evaluation, the number is that of an earlier report. For a logical environment, the
     /// sum over its members. Absent if none was skipped.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped_elements: u64,
     /// The policies that it was evaluated against, sorted by id and version. The decisions on each artifact
     /// have the same order.
@@ -136,7 +136,7 @@ pub struct SnapshotArtifact {
     pub name: String,
     /// Its other names in the environment, sorted. Each rule of a policy must hold for each of its names.
     /// Absent if it has only one name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_names: Vec<String>,
     /// Its SHA-256; empty for an artifact without a digest.
     pub fingerprint: String,

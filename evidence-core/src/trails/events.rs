@@ -14,7 +14,7 @@ use crate::attestations::record::Attestation;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::context::{Context, OwnedContext};
 use crate::error::{Error, Result};
-use crate::fact::{Fact, payload};
+use crate::fact::{Fact, read_payload};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::{Listed, in_batches};
@@ -119,7 +119,7 @@ fn event(entry: &StoredEntry) -> StoreResult<Option<Event>> {
     if !SHOWN.contains(&entry.kind.as_str()) {
         return Ok(None);
     }
-    let (fact, by) = payload::read(&entry.payload)
+    let (fact, by) = read_payload(&entry.payload)
         .map_err(|error| StoreError::corrupt(format_args!("ledger entry {}: {error}", entry.index)))?;
     let what = match fact {
         Fact::TrailBegun { record } => TrailEventKind::Begun(record),

@@ -50,7 +50,15 @@ pub(super) const NODES: Sql = Sql::per_dialect(
         SELECT * FROM evidence.node WHERE org = $1 AND level = r.level::integer AND idx = r.idx OFFSET 0) n",
 );
 
-pub(super) const KEPT_URLS: &str = "SELECT id, kept FROM evidence.secret_url WHERE org = $1";
+/// Selects the secret URLs of the derived organizations.
+pub(super) const KEPT_URLS: &str = "
+    SELECT u.org, o.name, u.id, u.kept FROM scratch.organization o JOIN evidence.secret_url u ON u.org = o.key";
+
+/// Selects the present actions of the derived organizations.
+pub(super) const ACTIONS: &str = "
+    SELECT r.org, o.name, l.payload FROM scratch.organization o
+    JOIN scratch.record r ON r.org = o.key AND r.kind = 'action' AND NOT r.archived
+    JOIN evidence.ledger l ON l.org = r.org AND l.idx = r.ledger_index";
 
 pub(super) const ROWS_PAST_HEAD: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),

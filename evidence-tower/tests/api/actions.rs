@@ -112,6 +112,50 @@ fn the_urls_of_targets_are_in_no_ledger_and_go_with_their_targets() {
     });
 }
 
+#[test]
+fn a_secret_url_that_is_lost_changed_or_left_over_is_named() {
+    block_on(async {
+        for StoreUnderTest { name, store, guard, tables, .. } in stores().await {
+            let Some(tables) = tables else { continue };
+            let api = Api::new(fixture(store, Settings::default()).await, Mount::Tower, name).await;
+            api.given_environments("docker", &["prod"]).await;
+            let alert = json!({
+                "name": "alert", "environments": ["prod"], "triggers": [],
+                "targets": [{"webhook": "https://a.example/1"}, {"webhook": "https://b.example/2"}],
+            });
+            api.put(ENVIRONMENTS).json(alert).await.created();
+            assert_eq!(tables.problems().await, Vec::<String>::new(), "{name}");
+            let at = |host: &str, flaw: &str| {
+                format!(
+                    "organization acme: a target of action 1 at {host}.example: {flaw}: send the action's targets again"
+                )
+            };
+            let (damaged, lost) = ("its URL is damaged in the store", "the store has lost its URL");
+            let steps = [
+                (
+                    "UPDATE secret_url SET kept = replace(kept, 'a.example', 'c.example')",
+                    vec![at("a", damaged)],
+                ),
+                ("UPDATE secret_url SET kept = '{}'", vec![at("a", damaged), at("b", damaged)]),
+                (
+                    "UPDATE secret_url SET id = 'x' WHERE id = (SELECT min(id) FROM secret_url)",
+                    vec![
+                        at("a", lost),
+                        at("b", damaged),
+                        "organization acme: the secret URL x belongs to no target".to_owned(),
+                    ],
+                ),
+                ("DELETE FROM secret_url", vec![at("a", lost), at("b", lost)]),
+            ];
+            for (damage, expected) in steps {
+                tables.execute(damage).await;
+                assert_eq!(tables.problems().await, expected, "{name}: {damage}");
+            }
+            drop(guard);
+        }
+    });
+}
+
 #[apply(on_every_store)]
 async fn a_name_leads_to_one_action_and_a_number_is_never_given_again(api: Api) {
     api.given_environments("docker", &["prod"]).await;

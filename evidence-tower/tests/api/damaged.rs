@@ -317,14 +317,15 @@ async fn a_damaged_change_of_a_role_hides_no_other(api: Api, database: Database)
     }
     database.damage("member_added", "\"role\":\"snapshotter\"").await;
     let log = "/membership-audit-log/acme";
-    // Lost entries are not counted. The time and the actor of an unreadable entry are known.
+    // Lost entries are not counted. The time and the source of an unreadable entry are known.
     let is_there = u64::from(database.damage != Damage::Gone);
     let all = [("member", "snapshotter"), ("reader", ""), ("admin", "")];
     for (query, events, total) in [
         ("", &all[..], 3 + is_there),
         ("?sort_by=source", &all, 3 + is_there),
         ("?source=script", &all, 3 + is_there),
-        ("?search=host&from_timestamp=0", &all, 3 + is_there),
+        ("?search=host", &all, 3),
+        ("?source=script&from_timestamp=0", &all, 3 + is_there),
         ("?event_type=added", &all[1..], 2),
         ("?search=john", &all[..2], 2),
     ] {

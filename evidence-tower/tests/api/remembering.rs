@@ -142,7 +142,7 @@ async fn an_entry_that_cannot_be_read_fails_no_report() {
         ("a", "leaf_hash = x'00'"),
         ("b", "kind = CAST(x'ff' AS text)"),
         ("c", "payload = ''"),
-        ("d", "payload = 'x', payload_sha256 = x''"),
+        ("d", "payload = 'x', payload_hash = x''"),
     ] {
         assert!(api.report_running("prod", &RUNNING).await.status.is_success());
         api.given_environments("docker", &[name]).await;
