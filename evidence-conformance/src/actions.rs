@@ -197,6 +197,12 @@ async fn secret_urls_are_kept_until_they_are_forgotten(store: Arc<dyn Store>) ->
     org.record(vec![Fact::ActionDeleted { record: with(&[2, 4]) }]).await?;
     same("after the deletion", found(&org).await?, vec![kept(3)])?;
     same("the other organization's", found(&other).await?, vec![kept(5)])?;
+    // The same write brings a URL and forgets it.
+    let record =
+        Action { id: id(102), number: 3, name: named("c"), targets: vec![webhook(4)], ..action(1, 1, "c") };
+    let facts = vec![Fact::ActionCreated { record: record.clone() }, Fact::ActionDeleted { record }];
+    org.record(facts).await?;
+    same("after a write that forgets its own", found(&org).await?, vec![kept(3)])?;
     same("no URL", store.kept_urls(org.id, &[]).await?, Vec::new())
 }
 

@@ -68,20 +68,25 @@ impl Org {
 
 /// The record of the secret URL of this number.
 pub(crate) fn secret_url(n: u64) -> UrlRecord {
-    KeptUrl::of(&SecretUrl::new("https://hooks.example.com/secret".to_owned()), id(n), None, &Zeros).0
+    kept_url(id(n)).0
 }
 
 /// Returns the secret URLs of the action's targets.
 pub(crate) fn kept_urls(action: &Action) -> Vec<(Id, KeptUrl)> {
-    let url = SecretUrl::new("https://hooks.example.com/secret".to_owned());
-    action.urls().map(|record| (record.id, KeptUrl::of(&url, record.id, None, &Zeros).1)).collect()
+    action.urls().map(|record| (record.id, kept_url(record.id).1)).collect()
 }
 
-/// A random source that gives zeros, so that equal URLs have equal records.
-struct Zeros;
+/// Returns the secret URL of this id. Each id has a URL and a salt of its own.
+fn kept_url(id: Id) -> (UrlRecord, KeptUrl) {
+    let url = SecretUrl::new(format!("https://hooks.example.com/{id}"));
+    KeptUrl::of(&url, id, None, &Constant(id.as_bytes()[13]))
+}
 
-impl Random for Zeros {
+/// A random source that always gives the same byte.
+struct Constant(u8);
+
+impl Random for Constant {
     fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(0);
+        bytes.fill(self.0);
     }
 }

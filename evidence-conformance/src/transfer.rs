@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 
 use crate::memory::MemoryStore;
+use evidence_core::actions::Action;
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::builds::BuildFilter;
@@ -47,6 +48,7 @@ promises! {
     imports_are_whole: "An import whose names are not free is refused, all of it.",
     imports_go_on_at_the_end: "An import that does not begin where the ledger ends is refused.",
     copies_are_equal: "A store that was copied in and out again is the same.",
+    copies_take_secret_urls_along: "A copy has the secret URLs of the source, also when entries that name a URL again come later.",
     copies_go_on_where_they_stopped: "A copy writes what is not there yet, and nothing when all is there.",
     copies_send_nothing_again: "A copy takes along how far each target of actions was sent to, and where that goes on: at most to the end of what was copied.",
     what_comes_in_meanwhile_is_late: "A copy tells what came in at the source meanwhile, and the next one copies it.",
@@ -345,6 +347,40 @@ async fn copies_go_on_where_they_stopped(store: Arc<dyn Transfer>) -> Outcome {
     same("what came later", (summary.new_entries, summary.attachments.copied), (1, 1))?;
     ensure(summary.is_complete(), "something is late that came in before the copy")?;
     equal(&store, &source).await
+}
+
+async fn copies_take_secret_urls_along(store: Arc<dyn Transfer>) -> Outcome {
+    let from = memory();
+    let org = Org::create(&as_store(&from), 1, "foo").await?;
+    let Fact::ActionCreated { record } = created(100, 1, "a") else {
+        return Err(Failure("another fact".to_owned()));
+    };
+    let changed = Fact::ActionUpdated {
+        record: Action { triggers: Vec::new(), ..record.clone() },
+        was: None,
+        removed: Vec::new(),
+        forgotten: Vec::new(),
+    };
+    // Each copy continues the previous one.
+    let steps = [
+        vec![Fact::ActionCreated { record: record.clone() }],
+        vec![changed],
+        vec![created(101, 2, "b")],
+        vec![Fact::ActionDeleted { record }],
+    ];
+    let kept = async |store: &Arc<dyn Transfer>| {
+        let mut kept = store.kept_urls(org.id, &[1_100, 1_101].map(id)).await?;
+        kept.sort_by_key(|(id, _)| *id);
+        Ok::<_, Failure>(kept)
+    };
+    for (number, (facts, count)) in steps.into_iter().zip([1, 1, 2, 1]).enumerate() {
+        org.record(facts).await?;
+        copied(&*from, &*store).await?;
+        let expected = kept(&from).await?;
+        same(&format!("the number at the source after step {number}"), expected.len(), count)?;
+        same(&format!("after step {number}"), kept(&store).await?, expected)?;
+    }
+    Ok(())
 }
 
 async fn copies_send_nothing_again(store: Arc<dyn Transfer>) -> Outcome {

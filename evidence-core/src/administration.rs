@@ -24,7 +24,7 @@ use crate::time::Timestamp;
 const RESERVED: [&str; 2] = ["system-attestation-types", "default-org"];
 
 /// The operations of the operator, who needs no role and no key: access to the store suffices. The ledgers
-/// record the operator as `operator:<name>`, and so never as a user.
+/// record the operator as `operator` with this name, and so never as a user.
 ///
 /// Changes take effect at once in this service, and within a second in others on the same store.
 ///

@@ -173,7 +173,7 @@ impl<'a> Context<'a> {
         self.acting_as(Acting { actor, account: Some((name.clone(), least)) })
     }
 
-    /// Returns this context with `operator:<name>` as the actor, who has no role and no key. The host vouches for the name.
+    /// Returns this context with the operator of this name as the actor, who has no role and no key. The host vouches for the name.
     ///
     /// # Errors
     /// [`Error::Forbidden`] if the operation has another scope.

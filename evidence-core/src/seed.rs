@@ -25,7 +25,7 @@ const OPERATOR: &str = "host";
 
 impl Evidence {
     /// Creates the user, the organizations and a key, unless they exist, and returns the key. An existing key
-    /// of this user is returned unchanged. The ledgers record `operator:host`.
+    /// of this user is returned unchanged. The ledgers record the operator `host`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for another user's key or organization, a revoked or expired key, or a reserved

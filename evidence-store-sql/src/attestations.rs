@@ -248,7 +248,7 @@ struct Decision(
 impl Decision {
     fn row(self) -> StoreResult<DecisionRow> {
         let Self(id, flow, trail, name, is_compliant, control_version, binding, at, by) = self;
-        let by = by.ok_or_else(|| StoreError::corrupt("nobody decided"))?;
+        let by = by.ok_or_else(|| StoreError::corrupt("the decision has no actor"))?;
         Ok(DecisionRow { id, flow, trail, name, is_compliant, control_version, binding, at, by })
     }
 }

@@ -497,6 +497,11 @@ impl<S: ScratchSession> Scratch<S> {
             .filter(|key| !used.contains(key))
             .map(|(name, id)| format!("organization {name}: the secret URL {id} belongs to no target"));
         problems.extend(unused);
+        let named = usize::from(MAX_NAMED);
+        if let Some(more) = problems.len().checked_sub(named).filter(|more| *more > 0) {
+            problems.truncate(named);
+            problems.push(format!("{more} more secret URLs are lost, damaged or of no target"));
+        }
         Ok(problems)
     }
 

@@ -431,7 +431,10 @@ impl TableWrite {
                 &[("org", Org), ("sha256", Text), ("size", Int)],
                 "org, sha256",
             ),
-            Self::SecretUrl => insert("secret_url", &[("org", Org), ("id", Text), ("kept", Text)]),
+            // An import names the URLs of earlier entries again. An id always has one URL.
+            Self::SecretUrl => {
+                insert_or_ignore("secret_url", &[("org", Org), ("id", Text), ("kept", Text)], "org, id")
+            }
             Self::DeleteSecretUrl => custom(
                 "secret_url",
                 &[("org", Org), ("id", Text)],

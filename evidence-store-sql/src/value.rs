@@ -318,24 +318,27 @@ impl FromCell for Id {
 
 impl FromCell for Hash {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
-        exactly(cell, "a hash").map(Self::from_bytes)
+        let bytes = match cell {
+            Cell::Bytes(bytes) => bytes,
+            other => return Err(other.unexpected("bytes")),
+        };
+        let bytes = bytes.try_into().map_err(|bytes: Vec<u8>| {
+            StoreError::corrupt(format_args!("a hash has {} bytes", bytes.len()))
+        })?;
+        Ok(Self::from_bytes(bytes))
     }
 }
 
 impl FromCell for Salt {
+    /// A salt that was destroyed or damaged becomes zeros, with which no payload matches its hash.
     fn from_cell(cell: Cell) -> StoreResult<Self> {
-        exactly(cell, "a salt").map(Self::from_bytes)
+        let bytes = match cell {
+            Cell::Bytes(bytes) => bytes,
+            Cell::Null => Vec::new(),
+            other => return Err(other.unexpected("bytes")),
+        };
+        Ok(Self::from_bytes(bytes.try_into().unwrap_or_default()))
     }
-}
-
-/// Returns the cell's bytes, if there are exactly `N`.
-fn exactly<const N: usize>(cell: Cell, what: &str) -> StoreResult<[u8; N]> {
-    let bytes = match cell {
-        Cell::Bytes(bytes) => bytes,
-        other => return Err(other.unexpected("bytes")),
-    };
-    let length = |bytes: Vec<u8>| StoreError::corrupt(format_args!("{what} has {} bytes", bytes.len()));
-    bytes.try_into().map_err(length)
 }
 
 impl FromCell for Vec<u8> {

@@ -90,7 +90,9 @@ impl State {
     fn apply(&mut self, change: Change) -> Vec<Entry> {
         let Change { org, first, facts, secrets, .. } = change;
         self.hashes.extend(secrets.key_hashes.into_iter().map(|(key, hash)| (hash, (org, key))));
-        self.urls.extend(secrets.urls.into_iter().map(|(id, kept)| ((org, id), kept)));
+        for (id, kept) in secrets.urls {
+            self.urls.entry((org, id)).or_insert(kept);
+        }
         facts.into_iter().map(|prepared| self.apply_one(org, prepared, first.is_some())).collect()
     }
 

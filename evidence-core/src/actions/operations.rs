@@ -362,7 +362,12 @@ async fn known_targets(action: &Action, cx: &Context<'_>) -> Result<Vec<KnownTar
     let kept = if ids.is_empty() { Vec::new() } else { cx.store().kept_urls(cx.org()?, &ids).await? };
     let open = |record: &UrlRecord| {
         let kept = kept.iter().find(|(id, _)| *id == record.id).map(|(_, kept)| kept);
-        kept.ok_or(Unusable::Missing)?.open(record, cx.settings().url_key.as_ref())
+        let opened = kept.ok_or(Unusable::Missing)?.open(record, cx.settings().url_key.as_ref());
+        if let Err(unusable) = &opened {
+            let (action, host) = (action.number, &record.host);
+            tracing::warn!(action, host, %unusable, "the URL of a target cannot be read, and is replaced");
+        }
+        opened
     };
     let known = |target: &Target| KnownTarget {
         destination: target.destination.try_with_url(open).ok(),

@@ -29,7 +29,7 @@ impl SecretUrl {
     }
 
     /// Returns the host; empty if the URL has none.
-    fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         Url::parse(&self.0).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
     }
 }
@@ -162,9 +162,9 @@ fn encrypted(plain: &[u8], id: Id, UrlKey(key): &UrlKey, random: &dyn Random) ->
 }
 
 fn decrypted(text: &str, id: Id, key: Option<&UrlKey>) -> Result<Content, Unusable> {
-    let UrlKey(key) = key.ok_or(Unusable::OtherKey)?;
     let bytes = STANDARD.decode(text).map_err(|_| Unusable::Damaged)?;
     let (nonce, encrypted) = bytes.split_first_chunk::<24>().ok_or(Unusable::Damaged)?;
+    let UrlKey(key) = key.ok_or(Unusable::OtherKey)?;
     let payload = Payload { msg: encrypted, aad: &id.as_bytes()[..] };
     let plain = XChaCha20Poly1305::new(key.into()).decrypt(&XNonce::from(*nonce), payload);
     serde_json::from_slice(&plain.map_err(|_| Unusable::OtherKey)?).map_err(|_| Unusable::Damaged)

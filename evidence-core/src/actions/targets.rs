@@ -148,6 +148,13 @@ impl KnownTarget {
         self.destination.as_ref().is_some_and(|known| address(known) == address(destination))
     }
 
+    /// Returns whether its URL cannot be read, and has the type and the host of this destination.
+    fn has_host_of(&self, destination: &Destination<SecretUrl>) -> bool {
+        let known = self.target.destination.url().filter(|_| self.destination.is_none());
+        let host = destination.url().map(SecretUrl::host);
+        known.is_some_and(|known| Some(&known.host) == host.as_ref()) && self.has_type_of(destination)
+    }
+
     fn has_type_of(&self, destination: &Destination<SecretUrl>) -> bool {
         kind(&self.target.destination) == kind(destination)
     }
@@ -173,8 +180,8 @@ fn address(destination: &Destination<SecretUrl>) -> (TargetKind, Vec<&str>) {
 
 /// The criteria by which a target stays the same with another destination, from the strictest to the widest.
 /// Its delivered and pending notifications are those of the destination that it replaces.
-const STAYS: [fn(&KnownTarget, &Destination<SecretUrl>) -> bool; 3] =
-    [KnownTarget::is_at, KnownTarget::has_address_of, KnownTarget::has_type_of];
+const STAYS: [fn(&KnownTarget, &Destination<SecretUrl>) -> bool; 4] =
+    [KnownTarget::is_at, KnownTarget::has_address_of, KnownTarget::has_host_of, KnownTarget::has_type_of];
 
 /// Returns the destinations, if all are allowed.
 pub(super) fn destinations(sent: &[TargetInput], egress: &Egress) -> Result<Vec<Destination<SecretUrl>>> {
@@ -268,6 +275,24 @@ mod tests {
         let sent_again = put(&["hook a", "hook b", "chat a#1"], &unreadable, None);
         assert!(urls(&sent_again).iter().all(|url| ![a, b, chat].contains(url)));
         assert!(sent_again.iter().zip(&had).all(|(is, was)| is.target.id == was.target.id));
+        // Unreadable URLs are told apart by their hosts, in whatever order they are sent.
+        let two = |targets: &[&str], known: &[KnownTarget]| {
+            let sent = targets.iter().map(|host| {
+                serde_json::from_value(json!({"webhook": format!("https://{host}.example/x")})).unwrap()
+            });
+            let destinations = destinations(&Vec::from_iter(sent), &Egress::default()).unwrap();
+            let record = |url: &SecretUrl| KeptUrl::of(url, id(9), None, &SystemRandom).0;
+            let number = std::cell::Cell::new(0);
+            let new_id = || {
+                number.set(number.get() + 1);
+                id(number.get())
+            };
+            let targets = resolved(destinations, known, new_id, record, None);
+            Vec::from_iter(targets.into_iter().map(|target| KnownTarget { target, destination: None }))
+        };
+        let known = two(&["a", "b"], &[]);
+        let turned = two(&["b", "a"], &known);
+        assert_eq!((turned[0].target.id, turned[1].target.id), (known[1].target.id, known[0].target.id));
     }
 
     #[test]

@@ -28,14 +28,14 @@ pub(crate) fn write(fact: &Fact, by: &str) -> serde_json::Result<String> {
     Ok(payload)
 }
 
-/// Parses a payload: its fact, and the name of its actor, which is empty if the payload has none.
+/// Parses a payload: its fact, and the name of its actor, if the payload has it.
 ///
 /// # Errors
 /// The payload is no fact that this version knows.
-pub fn read_payload(payload: &str) -> serde_json::Result<(Fact, String)> {
+pub fn read_payload(payload: &str) -> serde_json::Result<(Fact, Option<String>)> {
     struct WithActor;
     impl<'de> Visitor<'de> for WithActor {
-        type Value = (Fact, String);
+        type Value = (Fact, Option<String>);
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a fact as a map of one kind")
@@ -43,7 +43,7 @@ pub fn read_payload(payload: &str) -> serde_json::Result<(Fact, String)> {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let fact = Fact::deserialize(MapAccessDeserializer::new(&mut map))?;
-            let by = rest(map)?;
+            let by = rest(map, fact.kind())?;
             Ok((fact, by))
         }
     }
@@ -55,12 +55,16 @@ pub fn read_payload(payload: &str) -> serde_json::Result<(Fact, String)> {
     recorded(read)
 }
 
-/// Reads what follows the fact: the name of its actor, and whatever a newer version records beside.
-fn rest<'de, A: MapAccess<'de>>(mut map: A) -> Result<String, A::Error> {
-    let mut by = String::new();
+/// Reads what follows the fact of this kind: the name of its actor, and whatever a newer version records beside. A repeated
+/// key would let two readers see two facts.
+fn rest<'de, A: MapAccess<'de>>(mut map: A, kind: &str) -> Result<Option<String>, A::Error> {
+    let mut by = None;
     while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+        if key == kind || (key == BY && by.is_some()) {
+            return Err(de::Error::custom(format_args!("the key {key} is there twice")));
+        }
         if key == BY {
-            by = map.next_value()?;
+            by = Some(map.next_value()?);
         } else {
             map.next_value::<IgnoredAny>()?;
         }
@@ -82,9 +86,10 @@ pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
-            let fact = map.next_entry::<IgnoredAny, T>()?;
-            let (_, fact) = fact.ok_or_else(|| de::Error::custom("a payload without a fact"))?;
-            rest(map)?;
+            let kind = map.next_key::<String>()?.filter(|kind| kind != BY);
+            let kind = kind.ok_or_else(|| de::Error::custom("a payload without a fact"))?;
+            let fact = map.next_value()?;
+            rest(map, &kind)?;
             Ok(fact)
         }
     }
@@ -121,18 +126,18 @@ mod tests {
         ];
         for (by, payload) in cases {
             assert_eq!(write(&text_kept(), by).unwrap(), payload);
-            assert_eq!(read_payload(payload).unwrap(), (text_kept(), by.to_owned()));
+            assert_eq!(read_payload(payload).unwrap(), (text_kept(), Some(by.to_owned())));
         }
     }
 
     #[test]
     fn what_newer_versions_record_beside_a_fact_is_ignored() {
         let cases = [
-            (r#"{"text_kept":{"text":"a"}}"#, ""),
-            (r#"{"text_kept":{"text":"a"},"more":[{}],"by":"jane","and":1}"#, "jane"),
+            (r#"{"text_kept":{"text":"a"}}"#, None),
+            (r#"{"text_kept":{"text":"a"},"more":[{}],"by":"jane","and":1}"#, Some("jane")),
         ];
         for (payload, by) in cases {
-            assert_eq!(read_payload(payload).unwrap(), (text_kept(), by.to_owned()), "{payload}");
+            assert_eq!(read_payload(payload).unwrap(), (text_kept(), by.map(str::to_owned)), "{payload}");
             let fields: serde_json::Value = decode_payload(payload).unwrap();
             assert_eq!(fields, serde_json::json!({"text": "a"}), "{payload}");
         }
@@ -145,14 +150,14 @@ mod tests {
             "[]",
             "{}",
             r#"{"by":"jane"}"#,
+            r#"{"by":"jane","text_kept":{"text":"a"}}"#,
+            r#"{"text_kept":{"text":"a"},"text_kept":{"text":"b"}}"#,
+            r#"{"text_kept":{"text":"a"},"by":"x","by":"y"}"#,
             r#"{"text_kept":{"text":"a"},"by":1}"#,
             r#"{"text_kept":{"text":"a"}}x"#,
         ] {
             assert!(read_payload(payload).is_err(), "{payload}");
-            assert!(
-                decode_payload::<serde_json::Map<String, serde_json::Value>>(payload).is_err(),
-                "{payload}"
-            );
+            assert!(decode_payload::<serde_json::Value>(payload).is_err(), "{payload}");
         }
     }
 }

@@ -318,6 +318,8 @@ impl Deliverer {
         message: std::result::Result<Message, Unusable>,
         round: &mut Round<'_>,
     ) -> Result<EntryOutcome> {
+        // A URL that cannot be read is no fault of the receiver, so no event is skipped for it.
+        let may_skip = message.is_ok();
         let sent = match message {
             Ok(message) => self.sender.send(&message).await,
             Err(unusable) => Err(NotSent::new(unusable.to_string())),
@@ -334,10 +336,16 @@ impl Deliverer {
             }
             Err(error) => {
                 state.attempts += 1;
+                if !may_skip {
+                    state.attempts = state.attempts.min(MOST_ATTEMPTS - 1);
+                }
                 state.last_failure_at = Some(now);
                 let (org, attempt) = (&round.org.name, state.attempts);
                 let action = round.action.record.number;
                 match log_level(attempt) {
+                    _ if !may_skip => {
+                        tracing::warn!(id, org, action, attempt, %error, "a notification cannot be sent")
+                    }
                     Level::INFO => {
                         tracing::info!(id, org, action, attempt, %error, "a notification was not delivered")
                     }

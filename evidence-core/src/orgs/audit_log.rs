@@ -260,6 +260,7 @@ impl Change {
             Fact::MemberRemoved { user, was } => (user, Some(was), None),
             _ => return Err(corrupt(&"it is about something else")),
         };
+        let by = by.unwrap_or_else(|| entry.actor.clone());
         Ok((Self { user, name: String::new(), before, after }, by))
     }
 }

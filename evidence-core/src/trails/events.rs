@@ -128,7 +128,7 @@ fn event(entry: &StoredEntry) -> StoreResult<Option<Event>> {
         Fact::AttestationAdded { record } => TrailEventKind::Attestation(record),
         _ => return Ok(None),
     };
-    Ok(Some(Event { at: entry.effective_at, by: Some(by), what }))
+    Ok(Some(Event { at: entry.effective_at, by: Some(by.unwrap_or_else(|| entry.actor.clone())), what }))
 }
 
 /// Returns the runtime events of these artifacts, oldest first.

@@ -78,7 +78,7 @@ fn a_member_may_what_the_role_says_as_long_as_they_have_it() {
         let entries = service.store().ledger_entries(acme(service.store()).await, before, 99).await.unwrap();
         let recorded: Vec<_> = entries
             .iter()
-            .map(|entry| (entry.kind.as_str(), read_payload(&entry.payload).unwrap().1))
+            .map(|entry| (entry.kind.as_str(), read_payload(&entry.payload).unwrap().1.unwrap()))
             .collect();
         let recorded: Vec<_> = recorded.iter().map(|(kind, by)| (*kind, by.as_str())).collect();
         assert_eq!(

@@ -354,7 +354,7 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
             .drain(before..)
             .map(|entry| {
                 let kind = entry.actor.split(':').next().unwrap_or_default().to_owned();
-                (kind, read_payload(&entry.payload).unwrap().1)
+                (kind, read_payload(&entry.payload).unwrap().1.unwrap())
             })
             .collect();
         let expected = [("operator", "forge"), ("service-account", "robot"), ("operator", "forge")];
