@@ -176,7 +176,8 @@ async fn secret_urls_are_kept_until_they_are_forgotten(store: Arc<dyn Store>) ->
         Ok::<_, Failure>(found)
     };
     store.record(write(&org, Fact::ActionCreated { record: with(&[1, 2]) }, &[1, 2])).await?;
-    store.record(write(&org, created(101, 2, "b"), &[3])).await?;
+    let second = Action { targets: vec![webhook(3)], ..action(101, 2, "b") };
+    store.record(write(&org, Fact::ActionCreated { record: second }, &[3])).await?;
     let theirs = Fact::ActionCreated { record: Action { targets: vec![webhook(5)], ..action(200, 1, "a") } };
     store.record(write(&other, theirs, &[5])).await?;
     same("of the two actions", found(&org).await?, [1, 2, 3].map(kept).to_vec())?;
