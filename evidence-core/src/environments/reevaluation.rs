@@ -24,7 +24,7 @@ use crate::store::error::StoreError;
 /// The number of environments that are read at a time.
 const PAGE: usize = 64;
 
-/// The actor of jobs that record snapshots: `operator:evidence`.
+/// The actor of jobs that record snapshots: the operator `evidence`.
 const OPERATOR: &str = "evidence";
 
 /// Evaluates an environment's running artifacts again. Records nothing if the result is the same.

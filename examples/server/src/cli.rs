@@ -398,7 +398,7 @@ pub(crate) struct SeedOptions {
 pub(crate) struct HostOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// The name of the operator, recorded in the ledger as `operator:NAME`.
+    /// The name of the operator, which the ledger records.
     #[arg(long, env = "EVIDENCE_OPERATOR", value_name = "NAME", default_value = "host")]
     pub(crate) operator: OrgName,
 }
