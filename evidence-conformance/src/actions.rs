@@ -9,7 +9,7 @@ use evidence_core::leases::{HeldLease, Lease};
 use evidence_core::notifications::{Channel, Delivery, DeliveryState, Position};
 use evidence_core::store::{Current, Store, StoreError};
 
-use super::fixtures::{Org, at, awkward, id, jane, kept_urls, named, robot, secret_url};
+use super::fixtures::{Org, at, awkward, id, jane, named, robot, secret_url, stored_urls};
 use super::races::on_tasks;
 use super::shared::{largest_is_long, long_text};
 use super::{Failure, Outcome, ensure, promises, same};
@@ -20,7 +20,7 @@ promises! {
     actions_are_listed_by_number: "`actions_listed` is ordered by number, not as text, and shows one organization's.",
     deleted_actions_are_gone: "A deleted action is found by nothing and in no list; its name is free, and its number counts.",
     a_number_is_given_once: "Of two actions that are to have the same number one is recorded.",
-    secret_urls_are_kept_until_they_are_forgotten: "`kept_urls` answers the URLs of one organization that writes brought, until a fact forgets them or their action is deleted.",
+    secret_urls_are_stored_until_they_are_removed: "`secret_urls` answers the URLs of one organization that writes brought, until a fact removes them or their action is deleted.",
     deliveries_read_back: "`deliveries` answers what was put last of these targets.",
     deliveries_are_put_by_compare_and_swap: "A delivery is put where its revision is the one that is there, and an organization is.",
     a_delivery_is_put_under_a_lease_that_is_held: "A delivery that is put under a lease is put where its holder has that, expired or not, until another one takes it.",
@@ -76,9 +76,9 @@ async fn actions_read_back(store: Arc<dyn Store>) -> Outcome {
         last_modified_at: at(9),
         ..action(100, 1, "on/start")
     };
-    let forgotten = vec![id(1_100)];
-    let updated = Fact::ActionUpdated { record: full.clone(), was: None, removed: Vec::new(), forgotten };
-    let secrets = Secrets { urls: kept_urls(&full), ..Secrets::default() };
+    let removed_urls = vec![id(1_100)];
+    let updated = Fact::ActionUpdated { record: full.clone(), was: None, removed: Vec::new(), removed_urls };
+    let secrets = Secrets { urls: stored_urls(&full), ..Secrets::default() };
     store.record(Write { secrets, ..org.write(vec![updated], Vec::new()) }).await?;
     let current = Some(Current { revision: 2, record: full });
     same("by name", store.action(org.id, "on/start").await?, current.clone())?;
@@ -104,7 +104,7 @@ async fn a_renamed_action_leaves_its_name(store: Arc<dyn Store>) -> Outcome {
         record: renamed.clone(),
         was: Some(named("a")),
         removed: Vec::new(),
-        forgotten: Vec::new(),
+        removed_urls: Vec::new(),
     }])
     .await?;
     for name in ["a", "b"] {
@@ -137,7 +137,7 @@ async fn actions_are_listed_by_number(store: Arc<dyn Store>) -> Outcome {
         record: long,
         was: None,
         removed: Vec::new(),
-        forgotten: Vec::new(),
+        removed_urls: Vec::new(),
     }])
     .await?;
     let listed = store.actions_listed(org.id).await?;
@@ -161,17 +161,17 @@ async fn deleted_actions_are_gone(store: Arc<dyn Store>) -> Outcome {
     same("the name again", found, Some(3))
 }
 
-async fn secret_urls_are_kept_until_they_are_forgotten(store: Arc<dyn Store>) -> Outcome {
+async fn secret_urls_are_stored_until_they_are_removed(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    let kept = |n: u64| kept_urls(&Action { targets: vec![webhook(n)], ..action(1, 1, "a") }).remove(0);
+    let stored = |n: u64| stored_urls(&Action { targets: vec![webhook(n)], ..action(1, 1, "a") }).remove(0);
     let write = |org: &Org, fact, urls: &[u64]| {
-        let secrets = Secrets { urls: urls.iter().map(|n| kept(*n)).collect(), ..Secrets::default() };
+        let secrets = Secrets { urls: urls.iter().map(|n| stored(*n)).collect(), ..Secrets::default() };
         Write { secrets, ..org.write(vec![fact], Vec::new()) }
     };
     let with =
         |urls: &[u64]| Action { targets: urls.iter().map(|n| webhook(*n)).collect(), ..action(100, 1, "a") };
     let found = async |org: &Org| {
-        let mut found = store.kept_urls(org.id, &[1, 2, 3, 4, 4, 5, 999].map(id)).await?;
+        let mut found = store.secret_urls(org.id, &[1, 2, 3, 4, 4, 5, 999].map(id)).await?;
         found.sort_by_key(|(id, _)| *id);
         Ok::<_, Failure>(found)
     };
@@ -180,31 +180,31 @@ async fn secret_urls_are_kept_until_they_are_forgotten(store: Arc<dyn Store>) ->
     store.record(write(&org, Fact::ActionCreated { record: second }, &[3])).await?;
     let theirs = Fact::ActionCreated { record: Action { targets: vec![webhook(5)], ..action(200, 1, "a") } };
     store.record(write(&other, theirs, &[5])).await?;
-    same("of the two actions", found(&org).await?, [1, 2, 3].map(kept).to_vec())?;
-    let changed = |urls: &[u64], forgotten: &[u64]| Fact::ActionUpdated {
+    same("of the two actions", found(&org).await?, [1, 2, 3].map(stored).to_vec())?;
+    let changed = |urls: &[u64], removed_urls: &[u64]| Fact::ActionUpdated {
         record: with(urls),
         was: None,
         removed: Vec::new(),
-        forgotten: forgotten.iter().map(|n| id(*n)).collect(),
+        removed_urls: removed_urls.iter().map(|n| id(*n)).collect(),
     };
     store.record(write(&org, changed(&[2, 4], &[1]), &[4])).await?;
-    same("after a change", found(&org).await?, [2, 3, 4].map(kept).to_vec())?;
+    same("after a change", found(&org).await?, [2, 3, 4].map(stored).to_vec())?;
     let refused = Write {
         preconditions: vec![Precondition::Revision(RecordKind::Action, id(100), 1)],
         ..write(&org, changed(&[], &[2, 4]), &[1])
     };
     ensure(store.record(refused).await.is_err(), "a write was recorded against its precondition")?;
-    same("after a refused write", found(&org).await?, [2, 3, 4].map(kept).to_vec())?;
+    same("after a refused write", found(&org).await?, [2, 3, 4].map(stored).to_vec())?;
     org.record(vec![Fact::ActionDeleted { record: with(&[2, 4]) }]).await?;
-    same("after the deletion", found(&org).await?, vec![kept(3)])?;
-    same("the other organization's", found(&other).await?, vec![kept(5)])?;
-    // The same write brings a URL and forgets it.
+    same("after the deletion", found(&org).await?, vec![stored(3)])?;
+    same("the other organization's", found(&other).await?, vec![stored(5)])?;
+    // The same write brings a URL and removes it.
     let record =
         Action { id: id(102), number: 3, name: named("c"), targets: vec![webhook(4)], ..action(1, 1, "c") };
     let facts = vec![Fact::ActionCreated { record: record.clone() }, Fact::ActionDeleted { record }];
     org.record(facts).await?;
-    same("after a write that forgets its own", found(&org).await?, vec![kept(3)])?;
-    same("no URL", store.kept_urls(org.id, &[]).await?, Vec::new())
+    same("after a write that removes its own", found(&org).await?, vec![stored(3)])?;
+    same("no URL", store.secret_urls(org.id, &[]).await?, Vec::new())
 }
 
 async fn a_number_is_given_once(store: Arc<dyn Store>) -> Outcome {
@@ -242,17 +242,17 @@ async fn deliveries_read_back(store: Arc<dyn Store>) -> Outcome {
     for put in [delivery(&org, 100, true), delivery(&org, 101, false), delivery(&other, 102, true)] {
         same("put", store.put_delivery(&put, None).await?, true)?;
     }
-    let kept = |put: Delivery| Delivery { revision: put.revision + 1, ..put };
+    let stored = |put: Delivery| Delivery { revision: put.revision + 1, ..put };
     let mut found = store.deliveries(org.id, &[100, 102, 101, 999].map(id)).await?;
     found.sort_by_key(|delivery| delivery.target);
-    let expected = vec![kept(delivery(&org, 100, true)), kept(delivery(&org, 101, false))];
+    let expected = vec![stored(delivery(&org, 100, true)), stored(delivery(&org, 101, false))];
     same("both", found, expected)?;
     store.forget_delivery(org.id, id(102)).await?;
     store.forget_delivery(org.id, id(100)).await?;
     let found = store.deliveries(org.id, &[100, 101].map(id)).await?;
-    same("one", found, vec![kept(delivery(&org, 101, false))])?;
+    same("one", found, vec![stored(delivery(&org, 101, false))])?;
     let found = store.deliveries(other.id, &[id(102)]).await?;
-    same("the other organization's", found, vec![kept(delivery(&other, 102, true))])
+    same("the other organization's", found, vec![stored(delivery(&other, 102, true))])
 }
 
 async fn deliveries_are_put_by_compare_and_swap(store: Arc<dyn Store>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evidence_core::actions::{Action, KeptUrl, SecretUrl, UrlRecord};
+use evidence_core::actions::{Action, SecretUrl, StoredUrl, UrlRecord};
 use evidence_core::fact::{Fact, Precondition, SaltSeed, Secrets, Write};
 pub(crate) use evidence_core::fixtures::*;
 use evidence_core::id::{Id, Random, SystemRandom};
@@ -53,7 +53,7 @@ impl Org {
             Fact::ActionCreated { record } => Some(record),
             _ => None,
         });
-        let urls = created.flat_map(kept_urls).collect();
+        let urls = created.flat_map(stored_urls).collect();
         Write {
             org: self.id,
             by: jane(),
@@ -68,18 +68,18 @@ impl Org {
 
 /// The record of the secret URL of this number.
 pub(crate) fn secret_url(n: u64) -> UrlRecord {
-    kept_url(id(n)).0
+    stored_url(id(n)).0
 }
 
 /// Returns the secret URLs of the action's targets.
-pub(crate) fn kept_urls(action: &Action) -> Vec<(Id, KeptUrl)> {
-    action.urls().map(|record| (record.id, kept_url(record.id).1)).collect()
+pub(crate) fn stored_urls(action: &Action) -> Vec<(Id, StoredUrl)> {
+    action.urls().map(|record| (record.id, stored_url(record.id).1)).collect()
 }
 
 /// Returns the secret URL of this id. Each id has a URL and a salt of its own.
-fn kept_url(id: Id) -> (UrlRecord, KeptUrl) {
+fn stored_url(id: Id) -> (UrlRecord, StoredUrl) {
     let url = SecretUrl::new(format!("https://hooks.example.com/{id}"));
-    KeptUrl::of(&url, id, None, &Constant(id.as_bytes()[13]))
+    StoredUrl::of(&url, id, None, &Constant(id.as_bytes()[13]))
 }
 
 /// A random source that always gives the same byte.

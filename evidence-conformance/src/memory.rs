@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
-use evidence_core::actions::KeptUrl;
+use evidence_core::actions::StoredUrl;
 use evidence_core::auth::KeyHash;
 use evidence_core::fact::Key;
 use evidence_core::id::Id;
@@ -74,7 +74,7 @@ struct State {
     /// Hashes of keys: the organization and the id of the key.
     hashes: BTreeMap<KeyHash, (Id, Id)>,
     /// Secret URLs by organization and id.
-    urls: BTreeMap<(Id, Id), KeptUrl>,
+    urls: BTreeMap<(Id, Id), StoredUrl>,
     /// Leases by name.
     leases: BTreeMap<String, Lease>,
     /// Cursors by organization and consumer.

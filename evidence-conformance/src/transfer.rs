@@ -359,7 +359,7 @@ async fn copies_take_secret_urls_along(store: Arc<dyn Transfer>) -> Outcome {
         record: Action { triggers: Vec::new(), ..record.clone() },
         was: None,
         removed: Vec::new(),
-        forgotten: Vec::new(),
+        removed_urls: Vec::new(),
     };
     // Each copy continues the previous one.
     let steps = [
@@ -369,7 +369,7 @@ async fn copies_take_secret_urls_along(store: Arc<dyn Transfer>) -> Outcome {
         vec![Fact::ActionDeleted { record }],
     ];
     let kept = async |store: &Arc<dyn Transfer>| {
-        let mut kept = store.kept_urls(org.id, &[1_100, 1_101].map(id)).await?;
+        let mut kept = store.secret_urls(org.id, &[1_100, 1_101].map(id)).await?;
         kept.sort_by_key(|(id, _)| *id);
         Ok::<_, Failure>(kept)
     };

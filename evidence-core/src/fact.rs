@@ -9,7 +9,7 @@ pub(crate) mod payload;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::record::Action;
-use crate::actions::secret_url::KeptUrl;
+use crate::actions::secret_url::StoredUrl;
 use crate::allowlists::record::AllowlistEntry;
 use crate::artifacts::record::Artifact;
 use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
@@ -37,7 +37,7 @@ pub use crate::decode::UnknownFields;
 pub use names::{Denoted, Key, NameEffect, Precondition, RecordKind};
 pub use payload::{Recorded, decode_payload, read_payload};
 
-/// An event in an organization, and the payload of a ledger entry.
+/// An event in an organization. The payload of a ledger entry has it beside the name of its actor.
 ///
 /// Its JSON is an object with one key, the kind of the fact. If a fact creates or changes a record, `record`
 /// is the complete new state of that record.
@@ -220,7 +220,7 @@ pub enum Fact {
         removed: Vec<Id>,
         /// The ids of the secret URLs that no target has any more.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        forgotten: Vec<Id>,
+        removed_urls: Vec<Id>,
     },
     ActionDeleted {
         record: Action,
@@ -510,7 +510,7 @@ pub struct Secrets {
     /// The hashes of API keys, by key id.
     pub key_hashes: Vec<(Id, KeyHash)>,
     /// The URLs of notifications, by their ids.
-    pub urls: Vec<(Id, KeptUrl)>,
+    pub urls: Vec<(Id, StoredUrl)>,
 }
 
 impl Secrets {

@@ -284,8 +284,8 @@ pub enum IndexRow<'a> {
         /// The SHA-256 of the text.
         sha256: Hash,
     },
-    /// A secret URL that is in use no more, and is kept no longer.
-    ForgottenUrl {
+    /// A secret URL that no target has any more, and that is deleted.
+    RemovedUrl {
         /// Its id.
         id: Id,
     },
@@ -476,11 +476,11 @@ impl Fact {
             Self::EnvironmentJoined { record, member } => {
                 rows.extend(member_rows(record.id, std::slice::from_ref(member), true));
             }
-            Self::ActionUpdated { forgotten, .. } => {
-                rows.extend(forgotten.iter().map(|id| IndexRow::ForgottenUrl { id: *id }));
+            Self::ActionUpdated { removed_urls, .. } => {
+                rows.extend(removed_urls.iter().map(|id| IndexRow::RemovedUrl { id: *id }));
             }
             Self::ActionDeleted { record } => {
-                rows.extend(record.urls().map(|url| IndexRow::ForgottenUrl { id: url.id }));
+                rows.extend(record.urls().map(|url| IndexRow::RemovedUrl { id: url.id }));
             }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             Self::ClockCorrected { .. } => rows.push(IndexRow::TimeCorrected),

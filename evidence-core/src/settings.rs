@@ -33,8 +33,8 @@ pub struct Settings {
     pub cache_ttl: Duration,
     /// The permitted targets of notifications in addition to the internet; none by default.
     pub egress: Egress,
-    /// The key that encrypts the URLs of webhooks in the store. Without it, they are kept as they are. URLs of earlier
-    /// times stay as they were kept.
+    /// The key that encrypts the URLs of webhooks in the store. Without it, they are stored as they are. URLs that
+    /// were stored before stay as they are.
     pub url_key: Option<UrlKey>,
 }
 

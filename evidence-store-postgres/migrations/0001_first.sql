@@ -483,11 +483,11 @@ CREATE TABLE evidence.cursor (
     PRIMARY KEY (org, consumer)
 );
 
--- The URLs of notifications, which are secret and therefore in no ledger. kept: JSON, see evidence_core::actions::KeptUrl.
+-- The URLs of notifications, which are secret and therefore in no ledger. content: JSON, see evidence_core::actions::StoredUrl.
 CREATE TABLE evidence.secret_url (
-    org  bytea NOT NULL,
-    id   text COLLATE "C" NOT NULL,
-    kept text COLLATE "C" NOT NULL,
+    org     bytea NOT NULL,
+    id      text COLLATE "C" NOT NULL,
+    content text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, id)
 );
 

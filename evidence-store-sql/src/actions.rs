@@ -1,7 +1,7 @@
 //! Actions: records with a name and a number, and the delivery state of their targets.
 
 use async_trait::async_trait;
-use evidence_core::actions::{Action, ActionStore, KeptUrl};
+use evidence_core::actions::{Action, ActionStore, StoredUrl};
 use evidence_core::id::Id;
 use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
@@ -31,7 +31,7 @@ const GREATEST: Sql = Sql::per_dialect(
         ORDER BY r.name DESC LIMIT 1)",
 );
 
-const KEPT_URLS: Sql = for_each!(["u.id, u.kept"], "secret_url", "id", "u", "");
+const STORED_URLS: Sql = for_each!(["u.id, u.content"], "secret_url", "id", "u", "");
 
 #[async_trait]
 impl<D: Driver> ActionStore for SqlStore<D> {
@@ -60,10 +60,10 @@ impl<D: Driver> ActionStore for SqlStore<D> {
         greatest.map_or(Ok(0), |number| number.parse().map_err(StoreError::corrupt))
     }
 
-    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>> {
+    async fn secret_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, StoredUrl)>> {
         let query =
-            self.query_org(org, KEPT_URLS).bind(texts(&distinct(ids.iter().copied()))).per_item(ids.len());
-        query.all_as(|(id, kept): (Id, String)| Ok((id, KeptUrl::stored(kept)))).await
+            self.query_org(org, STORED_URLS).bind(texts(&distinct(ids.iter().copied()))).per_item(ids.len());
+        query.all_as(|(id, kept): (Id, String)| Ok((id, StoredUrl::stored(kept)))).await
     }
 }
 

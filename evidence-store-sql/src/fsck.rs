@@ -145,7 +145,7 @@ pub(crate) fn entries_per_part(ledgers: &[Ledger]) -> u64 {
 /// Returns the mismatches between an entry and its hashes.
 fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
     let index = entry.index;
-    let payload = (!entry.has_its_payload())
+    let payload = (!entry.payload_matches())
         .then(|| format!("the payload of ledger entry {index} does not match its hash"));
     let leaf = (entry.header().leaf_hash() != entry.leaf_hash)
         .then(|| format!("the leaf of ledger entry {index} does not match its header"));

@@ -416,8 +416,8 @@ impl Plan {
             let (frontier, at) = (Frontier::default(), Timestamp::from_micros(i64::MIN));
             self.ledgers.insert(write.org, Ledger { was: None, frontier, at, changed: true });
         }
-        for (id, kept) in &write.secrets.urls {
-            self.rows.keep_url(write.org, *id, kept.clone());
+        for (id, stored) in &write.secrets.urls {
+            self.rows.set_url(write.org, *id, stored.clone());
         }
         write.facts.iter().map(|fact| self.append(write, fact)).collect::<Result<_, _>>().map(Ok)
     }

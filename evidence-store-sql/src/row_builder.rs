@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::Fact;
-use evidence_core::actions::KeptUrl;
+use evidence_core::actions::StoredUrl;
 use evidence_core::auth::KeyHash;
 use evidence_core::fact::Denoted;
 use evidence_core::id::Id;
@@ -144,14 +144,14 @@ pub(crate) struct RowBuilder {
     /// The final tags by organization, and by kind and id of the record.
     tags: BTreeMap<(Id, &'static str, Id), Tags>,
     intervals: Intervals,
-    /// The final secret URLs by organization and id; `None` if they are forgotten. A statement of PostgreSQL cannot delete a
+    /// The final secret URLs by organization and id; `None` if they are removed. A statement of PostgreSQL cannot delete a
     /// row that it writes.
-    urls: BTreeMap<(Id, Id), Option<KeptUrl>>,
+    urls: BTreeMap<(Id, Id), Option<StoredUrl>>,
 }
 
 impl RowBuilder {
-    /// Keeps a secret URL that the next facts of the organization introduce.
-    pub(crate) fn keep_url(&mut self, org: Id, id: Id, kept: KeptUrl) {
+    /// Stores a secret URL that the next facts of the organization introduce.
+    pub(crate) fn set_url(&mut self, org: Id, id: Id, kept: StoredUrl) {
         self.urls.insert((org, id), Some(kept));
     }
 
@@ -454,7 +454,7 @@ impl RowBuilder {
                     rows.push(TableWrite::Attachment, vec![this.clone(), sha256(), file.size.into()]);
                     rows.push(TableWrite::DeletePending, vec![this.clone(), sha256()]);
                 }
-                IndexRow::ForgottenUrl { id } => {
+                IndexRow::RemovedUrl { id } => {
                     self.urls.insert((org, id), None);
                 }
                 // `fsck` derives the expected texts from the ledger, so no row records their use.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
-use evidence_core::actions::{Action, KeptUrl, Unusable};
+use evidence_core::actions::{Action, StoredUrl, UrlError};
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::{Digest, hex};
 use evidence_core::fact::{Recorded, decode_payload};
@@ -29,11 +29,11 @@ pub(crate) use range::OrgRange;
 use range::{Derived, key_with_ids};
 use statements::{
     ACTIONS, ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, BUILT, CHUNKS,
-    FIRST_BLOB, HASHES_MISSING, HEAD, HEADS, KEPT_URLS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE,
-    MIN_WRITER_VERSION, NAMES, NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS,
-    OF_ORGANIZATIONS, ORPHANED, ORPHANED_CHUNKS, ORPHANED_UNINDEXED, REDERIVED_THROUGH, REGISTER,
-    RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, TABLES,
-    TEXTS_MISSING, UNREGISTERED, VANISHED,
+    FIRST_BLOB, HASHES_MISSING, HEAD, HEADS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION,
+    NAMES, NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS,
+    ORPHANED, ORPHANED_CHUNKS, ORPHANED_UNINDEXED, REDERIVED_THROUGH, REGISTER, RELEASE_SAVEPOINT,
+    ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, STORED_URLS, TABLES, TEXTS_MISSING,
+    UNREGISTERED, VANISHED,
 };
 
 /// The maximum number of rows of a table, and of attachments, that a report names. Operators need the first
@@ -473,26 +473,27 @@ impl<S: ScratchSession> Scratch<S> {
     /// ledger names, and those that no target has. Encrypted ones are not opened.
     pub(crate) async fn secret_url_problems(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        let kept = self.rows::<(Cell, String, String, String)>(KEPT_URLS, vec![]).await?;
-        let kept = kept.into_iter().filter(|(org, ..)| !range.damaged.contains(org));
-        let kept: BTreeMap<_, _> =
-            kept.map(|(_, name, id, kept)| ((name, id), KeptUrl::stored(kept))).collect();
+        let stored = self.rows::<(Cell, String, String, String)>(STORED_URLS, vec![]).await?;
+        let stored = stored.into_iter().filter(|(org, ..)| !range.damaged.contains(org));
+        let stored: BTreeMap<_, _> =
+            stored.map(|(_, name, id, stored)| ((name, id), StoredUrl::stored(stored))).collect();
         let mut used = BTreeSet::new();
         let actions = self.rows::<(Cell, String, String)>(ACTIONS, vec![]).await?;
         for (_, name, payload) in actions.into_iter().filter(|(org, ..)| !range.damaged.contains(org)) {
             let action: Action = decode_payload::<Recorded<_>>(&payload)?.record;
             for record in action.urls() {
                 let key = (name.clone(), record.id.to_string());
-                let opened = kept.get(&key).ok_or(Unusable::Missing).and_then(|kept| kept.open(record, None));
+                let opened =
+                    stored.get(&key).ok_or(UrlError::Missing).and_then(|stored| stored.open(record, None));
                 used.insert(key);
-                if let Err(flaw @ (Unusable::Missing | Unusable::Damaged)) = opened {
+                if let Err(flaw @ (UrlError::Missing | UrlError::Damaged)) = opened {
                     let (number, host) = (action.number, &record.host);
                     problems
                         .push(format!("organization {name}: a target of action {number} at {host}: {flaw}"));
                 }
             }
         }
-        let unused = kept
+        let unused = stored
             .into_keys()
             .filter(|key| !used.contains(key))
             .map(|(name, id)| format!("organization {name}: the secret URL {id} belongs to no target"));

@@ -183,6 +183,31 @@ const fn custom(
     Definition { table, columns, conflict: OnConflict::Custom(CustomWrite { sqlite, postgres }) }
 }
 
+/// Deletes the row of an organization with this text. Other writers may update such rows meanwhile, which moves them. So the
+/// row is found by its key again.
+macro_rules! delete {
+    ($table:literal, $key:literal) => {
+        custom(
+            $table,
+            &[("org", Org), ($key, Text)],
+            concat!("DELETE FROM ", $table, " WHERE org = $1 AND ", $key, " = $2"),
+            |rows, org| {
+                format!(
+                    concat!(
+                        "DELETE FROM evidence.",
+                        $table,
+                        " p USING go, {} WHERE p.org = {} AND p.",
+                        $key,
+                        " = r.",
+                        $key
+                    ),
+                    rows, org
+                )
+            },
+        )
+    };
+}
+
 impl TableWrite {
     const fn definition(self) -> Definition {
         match self {
@@ -277,7 +302,7 @@ impl TableWrite {
             // A tag that keeps its key is updated if its value differs.
             Self::ReleaseTags => custom(
                 "record_tag",
-                &[("org", Org), ("kind", Text), ("id", Text), ("kept", Text)],
+                &[("org", Org), ("kind", Text), ("id", Text), ("content", Text)],
                 "DELETE FROM record_tag WHERE org = $1 AND kind = $2 AND id = $3
                     AND key NOT IN (SELECT value FROM json_each($4))",
                 |rows, org| {
@@ -433,32 +458,10 @@ impl TableWrite {
             ),
             // An import names the URLs of earlier entries again. An id always has one URL.
             Self::SecretUrl => {
-                insert_or_ignore("secret_url", &[("org", Org), ("id", Text), ("kept", Text)], "org, id")
+                insert_or_ignore("secret_url", &[("org", Org), ("id", Text), ("content", Text)], "org, id")
             }
-            Self::DeleteSecretUrl => custom(
-                "secret_url",
-                &[("org", Org), ("id", Text)],
-                "DELETE FROM secret_url WHERE org = $1 AND id = $2",
-                |rows, org| {
-                    format!(
-                        "DELETE FROM evidence.secret_url u USING go, {rows}
-                WHERE u.org = {org} AND u.id = r.id"
-                    )
-                },
-            ),
-            // Other writers update these rows meanwhile, which moves them. So the row is found by its key
-            // again.
-            Self::DeletePending => custom(
-                "attachment_pending",
-                &[("org", Org), ("sha256", Text)],
-                "DELETE FROM attachment_pending WHERE org = $1 AND sha256 = $2",
-                |rows, org| {
-                    format!(
-                        "DELETE FROM evidence.attachment_pending p USING go, {rows}
-                WHERE p.org = {org} AND p.sha256 = r.sha256"
-                    )
-                },
-            ),
+            Self::DeleteSecretUrl => delete!("secret_url", "id"),
+            Self::DeletePending => delete!("attachment_pending", "sha256"),
             Self::Repo => upsert(
                 "repo",
                 &[

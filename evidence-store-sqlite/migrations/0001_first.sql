@@ -455,11 +455,11 @@ CREATE TABLE cursor (
     PRIMARY KEY (org, consumer)
 ) STRICT, WITHOUT ROWID;
 
--- The URLs of notifications, which are secret and therefore in no ledger. kept: JSON, see evidence_core::actions::KeptUrl.
+-- The URLs of notifications, which are secret and therefore in no ledger. content: JSON, see evidence_core::actions::StoredUrl.
 CREATE TABLE secret_url (
-    org  INTEGER NOT NULL,
-    id   TEXT NOT NULL,
-    kept TEXT NOT NULL,
+    org     INTEGER NOT NULL,
+    id      TEXT NOT NULL,
+    content TEXT NOT NULL,
     PRIMARY KEY (org, id)
 ) STRICT, WITHOUT ROWID;
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use evidence_core::actions::{Action, ActionStore, KeptUrl};
+use evidence_core::actions::{Action, ActionStore, StoredUrl};
 use evidence_core::fact::Key;
 use evidence_core::id::Id;
 use evidence_core::leases::HeldLease;
@@ -38,10 +38,10 @@ impl ActionStore for MemoryStore {
         self.query(org, |tables| tables.greatest_action_number)
     }
 
-    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>> {
+    async fn secret_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, StoredUrl)>> {
         let state = self.read()?;
         let wanted = state.urls.iter().filter(|((home, id), _)| *home == org && ids.contains(id));
-        Ok(wanted.map(|((_, id), kept)| (*id, kept.clone())).collect())
+        Ok(wanted.map(|((_, id), stored)| (*id, stored.clone())).collect())
     }
 }
 

@@ -90,8 +90,8 @@ impl State {
     fn apply(&mut self, change: Change) -> Vec<Entry> {
         let Change { org, first, facts, secrets, .. } = change;
         self.hashes.extend(secrets.key_hashes.into_iter().map(|(key, hash)| (hash, (org, key))));
-        for (id, kept) in secrets.urls {
-            self.urls.entry((org, id)).or_insert(kept);
+        for (id, stored) in secrets.urls {
+            self.urls.entry((org, id)).or_insert(stored);
         }
         facts.into_iter().map(|prepared| self.apply_one(org, prepared, first.is_some())).collect()
     }
@@ -111,7 +111,7 @@ impl State {
                 IndexRow::CommitTrail { commit, trail, flow } => {
                     tables.commit_trails.entry(commit.to_owned()).or_default().insert(trail, flow);
                 }
-                IndexRow::ForgottenUrl { id } => {
+                IndexRow::RemovedUrl { id } => {
                     self.urls.remove(&(org, id));
                 }
                 IndexRow::FlowRepo { flow, url } => {

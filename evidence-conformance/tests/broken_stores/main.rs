@@ -176,7 +176,7 @@ const DEFECTS: &[(Defect, &[&str])] = &[
     (Defect::ForgetsArchivedControls, &["controls_are_found_by_identifier"]),
     (Defect::SortsNumbersAsText, &["actions_are_listed_by_number"]),
     (Defect::ForgetsNumbersOfDeletedActions, &["deleted_actions_are_gone"]),
-    (Defect::LosesEachSecondUrl, &["secret_urls_are_kept_until_they_are_forgotten"]),
+    (Defect::LosesEachSecondUrl, &["secret_urls_are_stored_until_they_are_removed"]),
     (
         Defect::PutsDeliveriesOverOthers,
         &["deliveries_are_put_by_compare_and_swap", "a_delivery_is_put_under_a_lease_that_is_held"],

@@ -14,7 +14,7 @@ pub use operations::{
     PutFlowAction, PutNotification, UpdateNotification,
 };
 pub use record::{Action, Destination, SlackContext, Target, Watched};
-pub use secret_url::{KeptUrl, SecretUrl, Unusable, UrlKey, UrlRecord};
+pub use secret_url::{SecretUrl, StoredUrl, UrlError, UrlKey, UrlRecord};
 pub use store::ActionStore;
 pub use targets::TargetInput;
 pub use view::{ActionView, TargetView};

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::record::{Action, Target, Watched};
-use crate::actions::secret_url::{KeptUrl, SecretUrl, Unusable, UrlRecord};
+use crate::actions::secret_url::{SecretUrl, StoredUrl, UrlRecord};
+use crate::actions::store::StoredUrls;
 use crate::actions::targets::{KnownTarget, TargetInput, destinations, resolved};
 use crate::actions::view::{ActionView, ViewData, views};
 use crate::auth::actor::Scope;
@@ -188,8 +189,9 @@ impl Wanted<'_> {
         cx: &Context<'_>,
     ) -> Result<Vec<Target>> {
         let record = |url: &SecretUrl| {
-            let (record, kept) = KeptUrl::of(url, cx.new_id(), cx.settings().url_key.as_ref(), cx.random());
-            draft.secrets.urls.push((record.id, kept));
+            let (record, stored) =
+                StoredUrl::of(url, cx.new_id(), cx.settings().url_key.as_ref(), cx.random());
+            draft.secrets.urls.push((record.id, stored));
             record
         };
         let destinations = destinations(self.targets, &cx.settings().egress)?;
@@ -358,16 +360,12 @@ fn delete(known: Current<Action>, draft: &mut Draft) {
 
 /// Returns the targets of an action, with their secret URLs as far as they can be read.
 async fn known_targets(action: &Action, cx: &Context<'_>) -> Result<Vec<KnownTarget>> {
-    let ids: Vec<Id> = action.urls().map(|url| url.id).collect();
-    let kept = if ids.is_empty() { Vec::new() } else { cx.store().kept_urls(cx.org()?, &ids).await? };
+    let stored = StoredUrls::read(cx.store(), cx.org()?, action.urls()).await?;
     let open = |record: &UrlRecord| {
-        let kept = kept.iter().find(|(id, _)| *id == record.id).map(|(_, kept)| kept);
-        let opened = kept.ok_or(Unusable::Missing)?.open(record, cx.settings().url_key.as_ref());
-        if let Err(unusable) = &opened {
+        stored.open(record, cx.settings().url_key.as_ref()).inspect_err(|error| {
             let (action, host) = (action.number, &record.host);
-            tracing::warn!(action, host, %unusable, "the URL of a target cannot be read, and is replaced");
-        }
-        opened
+            tracing::warn!(action, host, %error, "the URL of a target cannot be read, and is replaced");
+        })
     };
     let known = |target: &Target| KnownTarget {
         destination: target.destination.try_with_url(open).ok(),
@@ -401,9 +399,9 @@ async fn change(
     let is_kept = |id: &Id| record.targets.iter().any(|target| target.id == *id);
     let removed = was.targets.iter().map(|target| target.id).filter(|id| !is_kept(id)).collect();
     let is_used = |id: &Id| record.urls().any(|url| url.id == *id);
-    let forgotten = was.urls().map(|url| url.id).filter(|id| !is_used(id)).collect();
+    let removed_urls = was.urls().map(|url| url.id).filter(|id| !is_used(id)).collect();
     let was = (record.name != was.name).then_some(was.name);
-    draft.fact_if(Fact::ActionUpdated { record, was, removed, forgotten }, precondition);
+    draft.fact_if(Fact::ActionUpdated { record, was, removed, removed_urls }, precondition);
     cx.record(draft).await.map(drop)
 }
 

@@ -1,5 +1,5 @@
 //! URLs that are credentials: anyone who knows the URL of a webhook can post there. A fact has the host and a salted digest
-//! ([`UrlRecord`]). The URL itself is kept beside the ledger ([`KeptUrl`]), encrypted if the operator has a key.
+//! ([`UrlRecord`]). The URL itself is stored beside the ledger ([`StoredUrl`]), encrypted if the operator has a key.
 
 use std::fmt;
 
@@ -43,11 +43,11 @@ impl fmt::Debug for SecretUrl {
 /// A secret URL as recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UrlRecord {
-    /// The id under which the URL is kept.
+    /// The id under which the URL is stored.
     pub id: Id,
     /// Its host.
     pub host: String,
-    /// The [salted digest](payload_hash) of the URL. The salt is kept with the URL.
+    /// The [salted digest](payload_hash) of the URL. The salt is stored with the URL.
     pub digest: Hash,
 }
 
@@ -68,19 +68,19 @@ impl fmt::Debug for UrlKey {
     }
 }
 
-/// A secret URL as stores keep it: a JSON text with the URL and its salt, or with their encryption.
+/// A secret URL as stores have it: a JSON text with the URL and its salt, or with their encryption.
 #[derive(Clone, PartialEq, Eq)]
-pub struct KeptUrl(String);
+pub struct StoredUrl(String);
 
-impl fmt::Debug for KeptUrl {
+impl fmt::Debug for StoredUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeptUrl(…)")
+        f.write_str("StoredUrl(…)")
     }
 }
 
 /// The reason why a secret URL cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum UrlError {
     /// The store has no URL of this id.
     #[error("the store has lost its URL: send the action's targets again")]
     Missing,
@@ -88,13 +88,13 @@ pub enum Unusable {
     #[error(
         "its URL is encrypted with another key: start the server with that key, or send the action's targets again"
     )]
-    OtherKey,
+    WrongKey,
     /// It is not the URL that the fact names, or cannot be decoded.
     #[error("its URL is damaged in the store: send the action's targets again")]
     Damaged,
 }
 
-/// The content of a [`KeptUrl`].
+/// The content of a [`StoredUrl`].
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -108,7 +108,7 @@ enum Content {
     },
 }
 
-impl KeptUrl {
+impl StoredUrl {
     /// Wraps a stored text.
     pub const fn stored(text: String) -> Self {
         Self(text)
@@ -126,29 +126,29 @@ impl KeptUrl {
         let salt = Salt::from_bytes(salt);
         let record = UrlRecord { id, host: url.host(), digest: payload_hash(&salt, url.expose()) };
         let plain = json(&Content::Plain { url: url.0.clone(), salt: salt.to_string() });
-        let kept = key.map_or_else(|| plain.clone(), |key| encrypted(plain.as_bytes(), id, key, random));
-        (record, Self(kept))
+        let stored = key.map_or_else(|| plain.clone(), |key| encrypted(plain.as_bytes(), id, key, random));
+        (record, Self(stored))
     }
 
     /// Returns the URL that this record names.
     ///
     /// # Errors
-    /// [`Unusable::OtherKey`] if it is encrypted with another key than this, and [`Unusable::Damaged`] if it is not the URL
+    /// [`UrlError::WrongKey`] if it is encrypted with another key than this, and [`UrlError::Damaged`] if it is not the URL
     /// of the record.
-    pub fn open(&self, record: &UrlRecord, key: Option<&UrlKey>) -> Result<SecretUrl, Unusable> {
-        let content = serde_json::from_str(&self.0).map_err(|_| Unusable::Damaged)?;
+    pub fn open(&self, record: &UrlRecord, key: Option<&UrlKey>) -> Result<SecretUrl, UrlError> {
+        let content = serde_json::from_str(&self.0).map_err(|_| UrlError::Damaged)?;
         let content = match content {
             Content::Encrypted { encrypted } => decrypted(&encrypted, record.id, key)?,
             plain @ Content::Plain { .. } => plain,
         };
-        let Content::Plain { url, salt } = content else { return Err(Unusable::Damaged) };
-        let salt = salt.parse().map_err(|_| Unusable::Damaged)?;
-        if payload_hash(&salt, &url) == record.digest { Ok(SecretUrl(url)) } else { Err(Unusable::Damaged) }
+        let Content::Plain { url, salt } = content else { return Err(UrlError::Damaged) };
+        let salt = salt.parse().map_err(|_| UrlError::Damaged)?;
+        if payload_hash(&salt, &url) == record.digest { Ok(SecretUrl(url)) } else { Err(UrlError::Damaged) }
     }
 }
 
 fn json(content: &Content) -> String {
-    serde_json::to_string(content).unwrap_or_default()
+    serde_json::to_string(content).expect("strings serialize")
 }
 
 fn encrypted(plain: &[u8], id: Id, UrlKey(key): &UrlKey, random: &dyn Random) -> String {
@@ -161,13 +161,13 @@ fn encrypted(plain: &[u8], id: Id, UrlKey(key): &UrlKey, random: &dyn Random) ->
     json(&Content::Encrypted { encrypted: STANDARD.encode([&nonce[..], &encrypted].concat()) })
 }
 
-fn decrypted(text: &str, id: Id, key: Option<&UrlKey>) -> Result<Content, Unusable> {
-    let bytes = STANDARD.decode(text).map_err(|_| Unusable::Damaged)?;
-    let (nonce, encrypted) = bytes.split_first_chunk::<24>().ok_or(Unusable::Damaged)?;
-    let UrlKey(key) = key.ok_or(Unusable::OtherKey)?;
+fn decrypted(text: &str, id: Id, key: Option<&UrlKey>) -> Result<Content, UrlError> {
+    let bytes = STANDARD.decode(text).map_err(|_| UrlError::Damaged)?;
+    let (nonce, encrypted) = bytes.split_first_chunk::<24>().ok_or(UrlError::Damaged)?;
+    let UrlKey(key) = key.ok_or(UrlError::WrongKey)?;
     let payload = Payload { msg: encrypted, aad: &id.as_bytes()[..] };
     let plain = XChaCha20Poly1305::new(key.into()).decrypt(&XNonce::from(*nonce), payload);
-    serde_json::from_slice(&plain.map_err(|_| Unusable::OtherKey)?).map_err(|_| Unusable::Damaged)
+    serde_json::from_slice(&plain.map_err(|_| UrlError::WrongKey)?).map_err(|_| UrlError::Damaged)
 }
 
 #[cfg(test)]
@@ -186,34 +186,34 @@ mod tests {
     fn a_url_is_opened_with_its_key_and_its_record_alone() {
         let (other_key, other) =
             (UrlKey::new([2; 32]), SecretUrl::new("https://hooks.example.com/".to_owned()));
-        let (another, _) = KeptUrl::of(&other, id(1), None, &SystemRandom);
-        let (renumbered, _) = KeptUrl::of(&url(), id(2), None, &SystemRandom);
+        let (another, _) = StoredUrl::of(&other, id(1), None, &SystemRandom);
+        let (renumbered, _) = StoredUrl::of(&url(), id(2), None, &SystemRandom);
         for key in [None, Some(&KEY)] {
-            let (record, kept) = KeptUrl::of(&url(), id(1), key, &SystemRandom);
+            let (record, stored) = StoredUrl::of(&url(), id(1), key, &SystemRandom);
             assert_eq!(record.host, "hooks.example.com");
-            assert_eq!(kept.open(&record, key), Ok(url()));
-            assert!(kept.open(&another, key).is_err() && kept.open(&renumbered, key).is_err());
+            assert_eq!(stored.open(&record, key), Ok(url()));
+            assert!(stored.open(&another, key).is_err() && stored.open(&renumbered, key).is_err());
             let recorded =
-                serde_json::to_string(&record).unwrap() + &format!("{record:?} {kept:?} {:?}", url());
+                serde_json::to_string(&record).unwrap() + &format!("{record:?} {stored:?} {:?}", url());
             assert!(!recorded.contains("services") && !recorded.contains("token"), "{recorded}");
-            assert_eq!(kept.as_str().contains("services"), key.is_none());
+            assert_eq!(stored.as_str().contains("services"), key.is_none());
         }
-        let (record, kept) = KeptUrl::of(&url(), id(1), Some(&KEY), &SystemRandom);
-        assert_eq!(kept.open(&record, None), Err(Unusable::OtherKey));
-        assert_eq!(kept.open(&record, Some(&other_key)), Err(Unusable::OtherKey));
-        // URLs that were kept before there was a key stay readable.
-        let (record, kept) = KeptUrl::of(&url(), id(1), None, &SystemRandom);
-        assert_eq!(kept.open(&record, Some(&KEY)), Ok(url()));
+        let (record, stored) = StoredUrl::of(&url(), id(1), Some(&KEY), &SystemRandom);
+        assert_eq!(stored.open(&record, None), Err(UrlError::WrongKey));
+        assert_eq!(stored.open(&record, Some(&other_key)), Err(UrlError::WrongKey));
+        // URLs that were stored before there was a key stay readable.
+        let (record, stored) = StoredUrl::of(&url(), id(1), None, &SystemRandom);
+        assert_eq!(stored.open(&record, Some(&KEY)), Ok(url()));
     }
 
     #[test]
     fn no_changed_byte_is_opened_as_another_url() {
         for key in [None, Some(&KEY)] {
-            let (record, kept) = KeptUrl::of(&url(), id(1), key, &SystemRandom);
-            for place in 0..kept.as_str().len() {
-                let mut bytes = kept.as_str().as_bytes().to_vec();
+            let (record, stored) = StoredUrl::of(&url(), id(1), key, &SystemRandom);
+            for place in 0..stored.as_str().len() {
+                let mut bytes = stored.as_str().as_bytes().to_vec();
                 bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
-                let opened = KeptUrl::stored(String::from_utf8(bytes).unwrap()).open(&record, key);
+                let opened = StoredUrl::stored(String::from_utf8(bytes).unwrap()).open(&record, key);
                 assert!(opened.is_err(), "{place}");
             }
         }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn equal_urls_have_different_digests() {
-        let digest = || KeptUrl::of(&url(), id(1), None, &SystemRandom).0.digest;
+        let digest = || StoredUrl::of(&url(), id(1), None, &SystemRandom).0.digest;
         assert_ne!(digest(), digest());
     }
 }

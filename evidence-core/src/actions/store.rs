@@ -3,11 +3,32 @@
 use async_trait::async_trait;
 
 use crate::actions::record::Action;
-use crate::actions::secret_url::KeptUrl;
+use crate::actions::secret_url::{SecretUrl, StoredUrl, UrlError, UrlKey, UrlRecord};
 use crate::id::Id;
 use crate::page::Listed;
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
+
+/// The stored secret URLs of some targets, by their ids.
+pub(crate) struct StoredUrls(Vec<(Id, StoredUrl)>);
+
+impl StoredUrls {
+    /// Reads the URLs of these records. Without records, reads nothing.
+    pub(crate) async fn read(
+        store: &(impl ActionStore + ?Sized),
+        org: Id,
+        records: impl Iterator<Item = &UrlRecord>,
+    ) -> StoreResult<Self> {
+        let ids = Vec::from_iter(records.map(|record| record.id));
+        Ok(Self(if ids.is_empty() { Vec::new() } else { store.secret_urls(org, &ids).await? }))
+    }
+
+    /// Returns the URL of a record.
+    pub(crate) fn open(&self, record: &UrlRecord, key: Option<&UrlKey>) -> Result<SecretUrl, UrlError> {
+        let (_, stored) = self.0.iter().find(|(id, _)| *id == record.id).ok_or(UrlError::Missing)?;
+        stored.open(record, key)
+    }
+}
 
 /// Queries about actions. Deleted actions are never returned.
 #[async_trait]
@@ -25,5 +46,5 @@ pub trait ActionStore: Send + Sync {
     /// there was none.
     async fn greatest_action_number(&self, org: Id) -> StoreResult<u64>;
     /// Returns the secret URLs of these ids, in any order. Unknown ids are skipped.
-    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>>;
+    async fn secret_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, StoredUrl)>>;
 }

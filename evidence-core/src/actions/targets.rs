@@ -149,7 +149,7 @@ impl KnownTarget {
     }
 
     /// Returns whether its URL cannot be read, and has the type and the host of this destination.
-    fn has_host_of(&self, destination: &Destination<SecretUrl>) -> bool {
+    fn may_be_at_host_of(&self, destination: &Destination<SecretUrl>) -> bool {
         let known = self.target.destination.url().filter(|_| self.destination.is_none());
         let host = destination.url().map(SecretUrl::host);
         known.is_some_and(|known| Some(&known.host) == host.as_ref()) && self.has_type_of(destination)
@@ -180,8 +180,12 @@ fn address(destination: &Destination<SecretUrl>) -> (TargetKind, Vec<&str>) {
 
 /// The criteria by which a target stays the same with another destination, from the strictest to the widest.
 /// Its delivered and pending notifications are those of the destination that it replaces.
-const STAYS: [fn(&KnownTarget, &Destination<SecretUrl>) -> bool; 4] =
-    [KnownTarget::is_at, KnownTarget::has_address_of, KnownTarget::has_host_of, KnownTarget::has_type_of];
+const STAYS: [fn(&KnownTarget, &Destination<SecretUrl>) -> bool; 4] = [
+    KnownTarget::is_at,
+    KnownTarget::has_address_of,
+    KnownTarget::may_be_at_host_of,
+    KnownTarget::has_type_of,
+];
 
 /// Returns the destinations, if all are allowed.
 pub(super) fn destinations(sent: &[TargetInput], egress: &Egress) -> Result<Vec<Destination<SecretUrl>>> {
@@ -225,15 +229,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::actions::secret_url::KeptUrl;
+    use crate::actions::secret_url::StoredUrl;
     use crate::fixtures::id;
-    use crate::id::SystemRandom;
+    use crate::id::Random;
+    use crate::ledger::Hash;
 
     const SINCE: Timestamp = Timestamp::from_seconds(9);
 
     fn sent(target: &str) -> TargetInput {
         let (kind, address) = target.split_once(' ').unwrap();
         let target = match kind {
+            "host" => json!({"webhook": format!("https://{address}.example/x")}),
             "mail" => json!({"emails": address.split(',').collect::<Vec<_>>()}),
             "chat" => {
                 let (path, channel) = address.split_once('#').unwrap();
@@ -245,6 +251,22 @@ mod tests {
         serde_json::from_value(target).unwrap()
     }
 
+    /// Gives equal URLs equal digests.
+    struct Zeros;
+
+    impl Random for Zeros {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(0);
+        }
+    }
+
+    /// Returns the destination of a target as recorded, except for the id of its URL.
+    fn recorded(known: &KnownTarget) -> Destination<(String, Hash)> {
+        let form = |url: &UrlRecord| Ok::<_, Infallible>((url.host.clone(), url.digest));
+        let Ok(destination) = known.target.destination.try_with_url(form);
+        destination
+    }
+
     fn put(targets: &[&str], known: &[KnownTarget], since: Option<Timestamp>) -> Vec<KnownTarget> {
         let sent: Vec<_> = targets.iter().map(|target| sent(target)).collect();
         let destinations = destinations(&sent, &Egress::default()).unwrap();
@@ -253,7 +275,7 @@ mod tests {
             number.set(number.get() + 1);
             id(number.get())
         };
-        let record = |url: &SecretUrl| KeptUrl::of(url, new_id(), None, &SystemRandom).0;
+        let record = |url: &SecretUrl| StoredUrl::of(url, new_id(), None, &Zeros).0;
         let targets = resolved(destinations.clone(), known, new_id, record, since);
         let known = |(target, destination)| KnownTarget { target, destination: Some(destination) };
         targets.into_iter().zip(destinations).map(known).collect()
@@ -270,29 +292,18 @@ mod tests {
         assert_eq!(again, [b, a, chat]);
         let changed = urls(&put(&["hook c", "hook b", "chat b#1"], &had, None));
         assert!(changed[0] != a && changed[1] == b && changed[2] != chat);
-        let unreadable: Vec<_> =
-            had.iter().map(|known| KnownTarget { destination: None, ..known.clone() }).collect();
-        let sent_again = put(&["hook a", "hook b", "chat a#1"], &unreadable, None);
+        let unreadable = |known: &[KnownTarget]| {
+            let unreadable = known.iter().map(|known| KnownTarget { destination: None, ..known.clone() });
+            unreadable.collect::<Vec<_>>()
+        };
+        let sent_again = put(&["hook a", "hook b", "chat a#1"], &unreadable(&had), None);
         assert!(urls(&sent_again).iter().all(|url| ![a, b, chat].contains(url)));
         assert!(sent_again.iter().zip(&had).all(|(is, was)| is.target.id == was.target.id));
         // Unreadable URLs are told apart by their hosts, in whatever order they are sent.
-        let two = |targets: &[&str], known: &[KnownTarget]| {
-            let sent = targets.iter().map(|host| {
-                serde_json::from_value(json!({"webhook": format!("https://{host}.example/x")})).unwrap()
-            });
-            let destinations = destinations(&Vec::from_iter(sent), &Egress::default()).unwrap();
-            let record = |url: &SecretUrl| KeptUrl::of(url, id(9), None, &SystemRandom).0;
-            let number = std::cell::Cell::new(0);
-            let new_id = || {
-                number.set(number.get() + 1);
-                id(number.get())
-            };
-            let targets = resolved(destinations, known, new_id, record, None);
-            Vec::from_iter(targets.into_iter().map(|target| KnownTarget { target, destination: None }))
-        };
-        let known = two(&["a", "b"], &[]);
-        let turned = two(&["b", "a"], &known);
-        assert_eq!((turned[0].target.id, turned[1].target.id), (known[1].target.id, known[0].target.id));
+        let hosts = unreadable(&put(&["host a", "host b"], &[], None));
+        let turned = put(&["host b", "host a"], &hosts, None);
+        let targets = |known: &[KnownTarget]| Vec::from_iter(known.iter().map(|known| known.target.id));
+        assert_eq!(targets(&turned), [targets(&hosts)[1], targets(&hosts)[0]]);
     }
 
     #[test]
@@ -322,6 +333,8 @@ mod tests {
             for target in &targets {
                 assert_eq!(target.target.since, which(target).is_none().then_some(SINCE), "{given:?}");
             }
+            let destinations = put(given, &[], None);
+            assert!(targets.iter().map(recorded).eq(destinations.iter().map(recorded)), "{given:?}");
         }
     }
 }

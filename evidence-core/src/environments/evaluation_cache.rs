@@ -130,7 +130,7 @@ impl Affected {
         let mut affected = Self::default();
         for entry in entries {
             match Fact::read(&entry.payload) {
-                Ok(fact) if entry.has_its_payload() => affected.add(&fact, environment),
+                Ok(fact) if entry.payload_matches() => affected.add(&fact, environment),
                 Ok(_) | Err(_) => affected.everything = true,
             }
         }

@@ -9,7 +9,8 @@ use tokio::time::sleep;
 use tracing::Level;
 
 use crate::actions::record::{Action, Destination, Target};
-use crate::actions::secret_url::{SecretUrl, Unusable};
+use crate::actions::secret_url::{SecretUrl, UrlError};
+use crate::actions::store::StoredUrls;
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
@@ -89,7 +90,7 @@ struct Round<'p> {
     action: Current<Action>,
     target: Target,
     /// The destination of the target, or the reason why nothing can be sent there.
-    destination: std::result::Result<Destination<SecretUrl>, Unusable>,
+    destination: std::result::Result<Destination<SecretUrl>, UrlError>,
     /// The places that the action watches.
     places: BTreeSet<Place>,
     org: &'p OrgState,
@@ -133,7 +134,10 @@ impl Deliverer {
             return Ok(None);
         };
         let places = places(&self.evidence, delivery.org, &action.record).await?;
-        let destination = self.opened(delivery.org, &target.destination).await?;
+        let url = target.destination.url().into_iter();
+        let stored = StoredUrls::read(self.evidence.store(), delivery.org, url).await?;
+        let key = self.evidence.settings().url_key.as_ref();
+        let destination = target.destination.try_with_url(|record| stored.open(record, key));
         let state = delivery.state.clone().at_destination(&target.destination);
         let delivery = Delivery { state, ..delivery };
         let ends_at = after(self.evidence.now(), ROUND);
@@ -167,22 +171,6 @@ impl Deliverer {
                 return self.put(&mut round.delivery).await;
             }
         }
-    }
-
-    /// Returns the destination with its secret URL.
-    async fn opened(
-        &self,
-        org: Id,
-        destination: &Destination,
-    ) -> Result<std::result::Result<Destination<SecretUrl>, Unusable>> {
-        let ids = Vec::from_iter(destination.url().map(|url| url.id));
-        let kept =
-            if ids.is_empty() { Vec::new() } else { self.evidence.store().kept_urls(org, &ids).await? };
-        let kept = kept.into_iter().next().map(|(_, kept)| kept);
-        let key = self.evidence.settings().url_key.as_ref();
-        Ok(destination.try_with_url(|record| {
-            kept.as_ref().ok_or(Unusable::Missing).and_then(|kept| kept.open(record, key))
-        }))
     }
 
     /// Returns the target of a delivery with its action, or `None` if the action no longer has the target.
@@ -315,14 +303,14 @@ impl Deliverer {
     async fn attempt(
         &self,
         id: &str,
-        message: std::result::Result<Message, Unusable>,
+        message: std::result::Result<Message, UrlError>,
         round: &mut Round<'_>,
     ) -> Result<EntryOutcome> {
         // A URL that cannot be read is no fault of the receiver, so no event is skipped for it.
         let may_skip = message.is_ok();
         let sent = match message {
             Ok(message) => self.sender.send(&message).await,
-            Err(unusable) => Err(NotSent::new(unusable.to_string())),
+            Err(error) => Err(NotSent::new(error.to_string())),
         };
         let now = self.evidence.now();
         let (due_at, state) = (&mut round.delivery.due_at, &mut round.delivery.state);

@@ -67,7 +67,7 @@ impl StoredEntry {
     }
 
     /// Returns whether the payload is the one that the header names.
-    pub fn has_its_payload(&self) -> bool {
+    pub fn payload_matches(&self) -> bool {
         payload_hash(&self.salt, &self.payload) == self.payload_hash
     }
 }

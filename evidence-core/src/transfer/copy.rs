@@ -391,7 +391,7 @@ impl Ledger<'_> {
         }
         let urls = Vec::from_iter(import.urls());
         if !urls.is_empty() {
-            import = import.with_urls(self.from.store.kept_urls(org, &urls).await?);
+            import = import.with_urls(self.from.store.secret_urls(org, &urls).await?);
         }
         Ok(import)
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::actions::record::Action;
-use crate::actions::secret_url::KeptUrl;
+use crate::actions::secret_url::StoredUrl;
 use crate::auth::credentials::KeyHash;
 use crate::fact::{EncodedFact, Fact, Secrets};
 use crate::id::Id;
@@ -106,7 +106,7 @@ impl Import {
 
     /// Adds secret URLs that the facts introduce. Those that no target has any more are not kept in any store.
     #[must_use]
-    pub fn with_urls(mut self, urls: Vec<(Id, KeptUrl)>) -> Self {
+    pub fn with_urls(mut self, urls: Vec<(Id, StoredUrl)>) -> Self {
         self.secrets.urls = urls;
         self
     }

@@ -51,8 +51,8 @@ pub(super) const NODES: Sql = Sql::per_dialect(
 );
 
 /// Selects the secret URLs of the derived organizations.
-pub(super) const KEPT_URLS: &str = "
-    SELECT u.org, o.name, u.id, u.kept FROM scratch.organization o JOIN evidence.secret_url u ON u.org = o.key";
+pub(super) const STORED_URLS: &str = "
+    SELECT u.org, o.name, u.id, u.content FROM scratch.organization o JOIN evidence.secret_url u ON u.org = o.key";
 
 /// Selects the present actions of the derived organizations.
 pub(super) const ACTIONS: &str = "

@@ -93,11 +93,11 @@ fn the_urls_of_targets_are_in_no_ledger_and_go_with_their_targets() {
         };
         api.put(ENVIRONMENTS).json(with(&["a", "b"])).await.created();
         let first = urls().await;
-        assert_eq!(store.kept_urls(org, &first).await.unwrap().len(), 2);
+        assert_eq!(store.secret_urls(org, &first).await.unwrap().len(), 2);
         api.put(ENVIRONMENTS).json(with(&["c", "b"])).await.ok();
         let second = urls().await;
         assert!(first[0] != second[0] && first[1] == second[1], "{first:?} {second:?}");
-        let kept = store.kept_urls(org, &[&first[..], &second[..]].concat()).await.unwrap();
+        let kept = store.secret_urls(org, &[&first[..], &second[..]].concat()).await.unwrap();
         let kept = BTreeSet::from_iter(kept.into_iter().map(|(id, _)| id));
         assert_eq!(kept, BTreeSet::from_iter(second.clone()));
         // The same request changes nothing.
@@ -105,7 +105,7 @@ fn the_urls_of_targets_are_in_no_ledger_and_go_with_their_targets() {
         api.put(ENVIRONMENTS).json(with(&["c", "b"])).await.ok();
         assert_eq!(store.ledger_head(org).await.unwrap().unwrap().size(), size);
         api.delete("/actions/acme/1").await.ok();
-        assert_eq!(store.kept_urls(org, &second).await.unwrap(), Vec::new());
+        assert_eq!(store.secret_urls(org, &second).await.unwrap(), Vec::new());
         let entries = store.ledger_entries(org, 0, 1000).await.unwrap();
         let payloads = String::from_iter(entries.into_iter().map(|entry| entry.payload));
         assert!(payloads.contains("hooks.example.com") && !payloads.contains("services"), "{payloads}");
@@ -133,10 +133,10 @@ fn a_secret_url_that_is_lost_changed_or_left_over_is_named() {
             let (damaged, lost) = ("its URL is damaged in the store", "the store has lost its URL");
             let steps = [
                 (
-                    "UPDATE secret_url SET kept = replace(kept, 'a.example', 'c.example')",
+                    "UPDATE secret_url SET content = replace(content, 'a.example', 'c.example')",
                     vec![at("a", damaged)],
                 ),
-                ("UPDATE secret_url SET kept = '{}'", vec![at("a", damaged), at("b", damaged)]),
+                ("UPDATE secret_url SET content = '{}'", vec![at("a", damaged), at("b", damaged)]),
                 (
                     "UPDATE secret_url SET id = 'x' WHERE id = (SELECT min(id) FROM secret_url)",
                     vec![

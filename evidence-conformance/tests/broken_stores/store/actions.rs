@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::actions::{Action, ActionStore, KeptUrl};
+use evidence_core::actions::{Action, ActionStore, StoredUrl};
 use evidence_core::id::Id;
 use evidence_core::leases::HeldLease;
 use evidence_core::notifications::{Channel, Delivery, DeliveryStore};
@@ -47,8 +47,8 @@ impl ActionStore for Broken {
         self.whole.greatest_action_number(org).await
     }
 
-    async fn kept_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, KeptUrl)>> {
-        let mut kept = self.whole.kept_urls(org, ids).await?;
+    async fn secret_urls(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<(Id, StoredUrl)>> {
+        let mut kept = self.whole.secret_urls(org, ids).await?;
         if self.has(Defect::LosesEachSecondUrl) {
             kept.sort_by_key(|(id, _)| *id);
             kept = kept.into_iter().step_by(2).collect();

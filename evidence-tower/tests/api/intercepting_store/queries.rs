@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::Current;
-use evidence_core::actions::{Action, ActionStore, KeptUrl};
+use evidence_core::actions::{Action, ActionStore, StoredUrl};
 use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore, EndedAllowlistEntry};
 use evidence_core::artifacts::{
     Artifact, ArtifactFilter, ArtifactPage, ArtifactQuery, ArtifactRow, ArtifactStore, ArtifactWithRuns,
@@ -221,7 +221,7 @@ intercept! {
         actions_listed(org: Id) -> Vec<Listed>;
         actions_by_id(org: Id, ids: &[Id]) -> Vec<Current<Action>>;
         greatest_action_number(org: Id) -> u64;
-        kept_urls(org: Id, ids: &[Id]) -> Vec<(Id, KeptUrl)>;
+        secret_urls(org: Id, ids: &[Id]) -> Vec<(Id, StoredUrl)>;
     }
 
     DeliveryStore {
