@@ -11,7 +11,6 @@ use evidence_benches::{
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::page::PageRequest;
 use evidence_core::trails::Trail;
@@ -88,17 +87,7 @@ async fn fill(server: &Server, size: usize) -> Result {
             facts.extend(another(&trail, artifact, *number)?);
         }
         let (by, at) = (by.clone(), trail.created_at);
-        store
-            .record(Write {
-                org,
-                by,
-                at,
-                facts,
-                preconditions: vec![],
-                secrets: Secrets::default(),
-                salts: SaltSeed::new(&SystemRandom),
-            })
-            .await?;
+        store.record(Write::new(org, by, at, facts, &SystemRandom)).await?;
     }
     // A new connection, because the server closes idle ones.
     let mut client = server.client().await?;

@@ -18,7 +18,6 @@ use evidence_benches::{
 use evidence_core::artifacts::Artifact;
 use evidence_core::attestations::{Attestation, Binding};
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::git::GitCommit;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::time::{Clock, SystemClock, Timestamp};
@@ -124,17 +123,7 @@ async fn fill(server: &Arc<Server>, trails: usize) -> Result<i64> {
                     facts.push(renumbered(fact.clone(), trail, number, at)?);
                 }
             }
-            store
-                .record(Write {
-                    org,
-                    by: by.clone(),
-                    at,
-                    facts,
-                    preconditions: vec![],
-                    secrets: Secrets::default(),
-                    salts: SaltSeed::new(&SystemRandom),
-                })
-                .await?;
+            store.record(Write::new(org, by.clone(), at, facts, &SystemRandom)).await?;
         }
         if (first..first + PER_REPO).contains(&(trails / 2)) {
             middle = seconds();

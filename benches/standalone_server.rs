@@ -11,7 +11,6 @@ use evidence_benches::{
 };
 use evidence_core::attestations::{Attestation, Binding, Details};
 use evidence_core::auth::Actor;
-use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
@@ -140,15 +139,7 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
             }
             facts.push(Fact::AttestationAdded { record: record.clone() });
         }
-        let write = Write {
-            org,
-            by: by.clone(),
-            at: record.created_at,
-            facts,
-            preconditions: vec![],
-            secrets: Secrets::default(),
-            salts: SaltSeed::new(&SystemRandom),
-        };
+        let write = Write::new(org, by.clone(), record.created_at, facts, &SystemRandom);
         store.record(write).await?;
     }
     opened.close().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::actions::{Action, SecretUrl, StoredUrl, UrlRecord};
-use evidence_core::fact::{Fact, Precondition, SaltSeed, Secrets, Write};
+use evidence_core::fact::{Fact, Precondition, Secrets, Write};
 pub(crate) use evidence_core::fixtures::*;
 use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::store::{Entry, Store, StoreResult};
@@ -54,15 +54,8 @@ impl Org {
             _ => None,
         });
         let urls = created.flat_map(stored_urls).collect();
-        Write {
-            org: self.id,
-            by: jane(),
-            at: at(7),
-            facts,
-            preconditions,
-            secrets: Secrets { urls, ..Secrets::default() },
-            salts: SaltSeed::new(&SystemRandom),
-        }
+        let secrets = Secrets { urls, ..Secrets::default() };
+        Write { preconditions, secrets, ..Write::new(self.id, jane(), at(7), facts, &SystemRandom) }
     }
 }
 

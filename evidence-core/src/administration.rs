@@ -8,7 +8,7 @@ use crate::auth::credentials::ApiKey;
 use crate::context::{Draft, retry_on_conflict};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition, RecordKind};
-use crate::fact::{Fact, Secrets, Write};
+use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::orgs::record::{Membership, OrgKind, Organization, User};
@@ -305,16 +305,7 @@ impl Administration<'_> {
         let last = store.ledger_times(id, &[size.saturating_sub(1)]).await?;
         let (_, was) = last.into_iter().next().ok_or_else(missing)?;
         let fact = Fact::ClockCorrected { first, was };
-        let write = Write {
-            org: id,
-            by: self.by.clone(),
-            at: now,
-            facts: vec![fact],
-            preconditions: vec![],
-            secrets: Secrets::default(),
-            salts: self.service.new_salts(),
-        };
-        store.record(write).await?;
+        store.record(Write::new(id, self.by.clone(), now, vec![fact], self.service.random())).await?;
         Ok(EndedFuture { first, entries: size - first, was, now })
     }
 
@@ -370,8 +361,8 @@ impl Administration<'_> {
     async fn record(&self, org: Id, draft: Draft) -> Result<()> {
         let Draft { facts, preconditions, secrets, .. } = draft;
         let (by, at) = (self.by.clone(), self.service.now());
-        let salts = self.service.new_salts();
-        let write = Write { org, by, at, facts, preconditions, secrets, salts };
+        let write = Write::new(org, by, at, facts, self.service.random());
+        let write = Write { preconditions, secrets, ..write };
         let recorded = self.store().record(write).await;
         // Everything that is recorded here changes permissions.
         self.service.forget_callers();

@@ -24,7 +24,7 @@ use crate::budget::Reservation;
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition};
-use crate::fact::{Fact, SaltSeed, Secrets, Write};
+use crate::fact::{Fact, Secrets, Write};
 use crate::id::{Id, Random};
 use crate::ledger::Frontier;
 use crate::limits::Limits;
@@ -444,8 +444,8 @@ impl<'a> Context<'a> {
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
         let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
-        let salts = SaltSeed::new(self.random);
-        let write = Write { org, by: self.actor(), at: self.now(), facts, preconditions, secrets, salts };
+        let write = Write::new(org, self.actor(), self.now(), facts, self.random);
+        let write = Write { preconditions, secrets, ..write };
         let recorded = self.store.record(write).await;
         if matches!(recorded, Ok(_) | Err(StoreError::OutcomeUnknown(_))) {
             self.has_recorded.store(true, Ordering::Relaxed);

@@ -19,7 +19,6 @@ use crate::context::caches::Caches;
 use crate::context::parts::{Parts, record_locks};
 use crate::context::{AnswerMemory, Context};
 use crate::error::{Error, ErrorKind, Result, Wording};
-use crate::fact::SaltSeed;
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
 use crate::name::OrgName;
@@ -324,11 +323,11 @@ impl Evidence {
     }
 
     pub(crate) fn new_id(&self) -> Id {
-        Id::new(self.now(), &*self.parts.random)
+        Id::new(self.now(), self.random())
     }
 
-    pub(crate) fn new_salts(&self) -> SaltSeed {
-        SaltSeed::new(&*self.parts.random)
+    pub(crate) fn random(&self) -> &dyn Random {
+        &*self.parts.random
     }
 
     /// Clears the cache of callers and roles after a change.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evidence_core::artifacts::{ArtifactFilter, ArtifactStore};
 use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
+use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -87,13 +87,8 @@ impl Bench {
         };
         let precondition = Precondition::Vacant(Key::Flow(record.name.clone()));
         Write {
-            org: self.org,
-            by: self.actor.clone(),
-            at: NOW,
-            facts: vec![Fact::FlowCreated { record }],
             preconditions: vec![precondition],
-            secrets: Secrets::default(),
-            salts: SaltSeed::new(&SystemRandom),
+            ..Write::new(self.org, self.actor.clone(), NOW, vec![Fact::FlowCreated { record }], &SystemRandom)
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
-use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
+use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::leases::{Lease, LeaseStore};
@@ -75,15 +75,7 @@ impl Bench {
     }
 
     fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
-        Write {
-            org: self.org,
-            by: self.actor.clone(),
-            at: NOW,
-            facts,
-            preconditions,
-            secrets: Secrets::default(),
-            salts: SaltSeed::new(&SystemRandom),
-        }
+        Write { preconditions, ..Write::new(self.org, self.actor.clone(), NOW, facts, &SystemRandom) }
     }
 
     async fn create(&self, flow: &Flow) -> StoreResult<Vec<Entry>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::digest::hex;
-use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
+use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -137,18 +137,7 @@ impl Bench {
 
     async fn record(&self, store: &PostgresStore, facts: Vec<Fact>) -> StoreResult<()> {
         let (org, by) = (self.org, self.actor.clone());
-        store
-            .record(Write {
-                org,
-                by,
-                at: NOW,
-                facts,
-                preconditions: vec![],
-                secrets: Secrets::default(),
-                salts: SaltSeed::new(&SystemRandom),
-            })
-            .await
-            .map(drop)
+        store.record(Write::new(org, by, NOW, facts, &SystemRandom)).await.map(drop)
     }
 
     async fn execute(&self, sql: &str) {

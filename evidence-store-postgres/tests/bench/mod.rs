@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::fact::{SaltSeed, Secrets, UnknownFields};
+use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{Flow, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
@@ -71,15 +71,7 @@ impl Bench {
 
     /// Returns a write of these facts.
     pub(crate) fn write(&self, facts: Vec<Fact>, preconditions: Vec<Precondition>) -> Write {
-        Write {
-            org: self.org,
-            by: self.actor.clone(),
-            at: NOW,
-            facts,
-            preconditions,
-            secrets: Secrets::default(),
-            salts: SaltSeed::new(&SystemRandom),
-        }
+        Write { preconditions, ..Write::new(self.org, self.actor.clone(), NOW, facts, &SystemRandom) }
     }
 
     /// Records the creation of a flow.

@@ -8,7 +8,7 @@ use evidence_core::attestations::DecisionFilter;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::builds::BuildFilter;
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentScope};
-use evidence_core::fact::{SaltSeed, Secrets};
+
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::page::PageRequest;
 use evidence_core::snapshots::Snapshot;
@@ -66,8 +66,7 @@ async fn record(
 ) -> StoreResult<Vec<Entry>> {
     let by = Actor { id: org, name: "jane".to_owned(), kind: ActorKind::User };
     let (at, facts) = (Timestamp::from_seconds(1_000), vec![fact]);
-    let (secrets, salts) = (Secrets::default(), SaltSeed::new(&SystemRandom));
-    store.record(Write { org, by, at, facts, preconditions, secrets, salts }).await
+    store.record(Write { preconditions, ..Write::new(org, by, at, facts, &SystemRandom) }).await
 }
 
 /// The results of binary searches in an environment: the latest snapshot at each time, the latest deployment

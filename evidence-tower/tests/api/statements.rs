@@ -11,7 +11,6 @@ use bytes::Bytes;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{CHUNK, Whole};
 use evidence_core::digest::sha256_hex;
-use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::store::StoreResult;
 use evidence_core::{Fact, Write};
@@ -441,15 +440,7 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
     move |many| {
         let text = |_| Fact::TextKept { text: numbers.fetch_add(1, Ordering::Relaxed).to_string() };
         let facts = (0..many).map(text).collect();
-        Write {
-            org,
-            by: by.clone(),
-            at: NOW,
-            facts,
-            preconditions: vec![],
-            secrets: Secrets::default(),
-            salts: SaltSeed::new(&SystemRandom),
-        }
+        Write::new(org, by.clone(), NOW, facts, &SystemRandom)
     }
 }
 

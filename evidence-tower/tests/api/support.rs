@@ -19,7 +19,7 @@ use bytes::Bytes;
 use evidence_conformance::memory::MemoryStore;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
 use evidence_core::fact::UnknownFields;
-use evidence_core::fact::{Fact, Key, Precondition, SaltSeed, Secrets, Write};
+use evidence_core::fact::{Fact, Key, Precondition, Secrets, Write};
 use evidence_core::id::{Id, Random, SystemRandom};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
@@ -358,15 +358,11 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         hash_sha256: hash.fingerprint(),
         unknown: UnknownFields::default(),
     };
-    let write = Write {
-        org,
-        by: by.clone(),
-        at: NOW,
-        preconditions: vec![Precondition::Vacant(Key::ServiceAccount(record.name.clone()))],
-        secrets: Secrets { key_hashes: vec![(api_key.id, hash)], ..Secrets::default() },
-        salts: SaltSeed::new(&SystemRandom),
-        facts: vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }],
-    };
+    let preconditions = vec![Precondition::Vacant(Key::ServiceAccount(record.name.clone()))];
+    let secrets = Secrets { key_hashes: vec![(api_key.id, hash)], ..Secrets::default() };
+    let facts = vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }];
+    let write = Write::new(org, by.clone(), NOW, facts, &SystemRandom);
+    let write = Write { preconditions, secrets, ..write };
     store.record(write).await.unwrap();
 }
 

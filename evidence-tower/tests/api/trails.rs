@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use evidence_core::fact::{SaltSeed, Secrets};
 use evidence_core::id::SystemRandom;
 use evidence_core::{Fact, Write};
 use futures_util::FutureExt;
@@ -516,15 +515,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile(api: Ap
         let mut record = store.trail(org, shop, "t").await.unwrap().unwrap().record;
         record.description = format!("before query {query}");
         let facts = vec![Fact::TrailUpdated { record, changes: vec!["description".to_owned()] }];
-        let write = Write {
-            org,
-            by: jane.actor(),
-            at: NOW,
-            facts,
-            preconditions: vec![],
-            secrets: Secrets::default(),
-            salts: SaltSeed::new(&SystemRandom),
-        };
+        let write = Write::new(org, jane.actor(), NOW, facts, &SystemRandom);
         let pending = Arc::new(Mutex::new(Some(write)));
         let (asked, to_come, whole) = (AtomicUsize::new(0), Arc::clone(&pending), Arc::clone(&store));
         let interposed = InterceptingStore::new(Arc::clone(&store), move |_| {

@@ -1,6 +1,6 @@
 //! Stored templates and policies that this version cannot read: nothing complies with them, and answers say why.
 
-use evidence_core::fact::{Fact, SaltSeed, Secrets, Write};
+use evidence_core::fact::{Fact, Write};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::policies::PolicyVersion;
 use evidence_core::texts::TextRef;
@@ -51,15 +51,7 @@ pub(crate) async fn inject(store: &dyn Store, org: Id, fact: Fact) {
 /// The same with several, in one write.
 pub(crate) async fn inject_all(store: &dyn Store, org: Id, facts: Vec<Fact>) {
     let by = store.user("jane").await.unwrap().unwrap().actor();
-    let write = Write {
-        org,
-        by,
-        at: NOW,
-        facts,
-        preconditions: vec![],
-        secrets: Secrets::default(),
-        salts: SaltSeed::new(&SystemRandom),
-    };
+    let write = Write::new(org, by, NOW, facts, &SystemRandom);
     store.record(write).await.unwrap();
 }
 
