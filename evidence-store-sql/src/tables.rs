@@ -302,7 +302,7 @@ impl TableWrite {
             // A tag that keeps its key is updated if its value differs.
             Self::ReleaseTags => custom(
                 "record_tag",
-                &[("org", Org), ("kind", Text), ("id", Text), ("content", Text)],
+                &[("org", Org), ("kind", Text), ("id", Text), ("kept", Text)],
                 "DELETE FROM record_tag WHERE org = $1 AND kind = $2 AND id = $3
                     AND key NOT IN (SELECT value FROM json_each($4))",
                 |rows, org| {
