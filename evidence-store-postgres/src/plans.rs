@@ -77,7 +77,7 @@ const FILL: &str = "
     INSERT INTO evidence.user SELECT ('key' || n)::bytea, 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.membership SELECT ('key' || n % 9)::bytea, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.head SELECT ('key' || n)::bytea, n, '' FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', 's', '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.snapshot SELECT 'o', ('e' || n % 9)::bytea, true, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.environment_member SELECT 'o', 'e' || n % 9, n, 'm' || n % 90, true
         FROM generate_series(1, 5000) n;
