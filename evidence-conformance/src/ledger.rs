@@ -28,10 +28,11 @@ promises! {
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
     entries_come_in_pages: "`ledger_entries` answers at most `limit` entries from `first` on.",
-    leaves_are_those_of_the_entries: "`ledger_leaves` answers of each entry its kind, its size and its hash.",
+    leaves_are_those_of_the_entries: "`ledger_leaves` answers each entry without its payload, but with its size.",
     entries_have_times: "`ledger_times` tells when entries were recorded, by the ledger's time.",
     a_ledger_has_grown_by_a_time: "`ledger_size_at` counts the entries up to an instant, whatever clocks did.",
     a_correction_dates_entries_from_the_future: "An entry that turns time back has exactly the time of its write; earlier entries of a later time count as recorded then, wherever rows are found or shown by time.",
+    records_are_found_by_id: "`record_entry` answers the last entry about a record of one organization.",
     entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
     pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
     inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
@@ -145,15 +146,43 @@ async fn leaves_are_those_of_the_entries(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![flow_created(100, "a"), Fact::TextKept { text: "größer".to_owned() }]).await?;
     other.record(vec![flow_created(101, "b")]).await?;
     for (first, limit) in [(0, 100), (0, 2), (1, 1), (2, 1), (9, 1), (0, 0)] {
-        let entry = |StoredEntry { index, kind, payload, leaf_hash, .. }| {
+        let entry = |StoredEntry { index, kind, at, actor, payload_hash, payload, leaf_hash, .. }| {
             let bytes = String::len(&payload) as u64;
-            Leaf { index, kind, bytes, leaf_hash }
+            Leaf { index, kind, at, actor, payload_hash, bytes, leaf_hash }
         };
         let expected = store.ledger_entries(org.id, first, limit).await?.into_iter().map(entry).collect();
         let leaves = store.ledger_leaves(org.id, first, limit).await?;
         same(&format!("{limit} leaves from {first} on"), leaves, expected)?;
     }
     same("of nobody", store.ledger_leaves(id(3), 0, 1).await?, Vec::new())
+}
+
+async fn records_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let first = present("the head", store.ledger_head(org.id).await?)?.size();
+    let facts = vec![
+        flow_created(100, "shop"),
+        trail_begun(200, 100, "t1"),
+        artifact_reported(300, 100, Some(200), "a"),
+        Fact::AttestationAdded { record: attestation(400, 100, 200, "unit-tests") },
+        Fact::EnvironmentCreated { record: environment(500, "prod") },
+        Fact::TextKept { text: "a".to_owned() },
+        Fact::FlowTagged { record: flow(100, "shop") },
+    ];
+    org.record(facts).await?;
+    for (what, record, expected) in [
+        ("a flow", 100, Some(6)),
+        ("a trail", 200, Some(1)),
+        ("an artifact", 300, Some(2)),
+        ("an attestation", 400, Some(3)),
+        ("an environment", 500, Some(4)),
+        ("nothing", 999, None),
+    ] {
+        let expected = expected.map(|index| first + index);
+        same(what, store.record_entry(org.id, id(record)).await?, expected)?;
+        same("of another organization", store.record_entry(other.id, id(record)).await?, None)?;
+    }
+    Ok(())
 }
 
 async fn pages_end_after_some_megabytes(store: Arc<dyn Store>) -> Outcome {

@@ -46,6 +46,7 @@ mod attestation_types;
 mod attestations;
 mod blobs;
 mod builds;
+mod checkpoints;
 mod controls;
 mod deployments;
 mod environments;
@@ -158,6 +159,7 @@ pub fn checks() -> Vec<Check> {
         texts::checks(),
         blobs::checks(),
         pending::checks(),
+        checkpoints::checks(),
         leases::checks(),
     ]
     .concat()

@@ -9,6 +9,7 @@ mod attestation_types;
 mod attestations;
 mod blobs;
 mod builds;
+mod checkpoints;
 mod controls;
 mod deployments;
 mod environments;
@@ -75,6 +76,8 @@ struct State {
     hashes: BTreeMap<KeyHash, (Id, Id)>,
     /// Secret URLs by organization and id.
     urls: BTreeMap<(Id, Id), StoredUrl>,
+    /// The last signed checkpoint of each organization.
+    checkpoints: BTreeMap<Id, String>,
     /// Leases by name.
     leases: BTreeMap<String, Lease>,
     /// Cursors by organization and consumer.

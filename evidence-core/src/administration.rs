@@ -5,6 +5,7 @@ use crate::api_keys::operations::ApiKeyInput;
 use crate::api_keys::view::{ApiKeyView, NewApiKey};
 use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::ApiKey;
+use crate::checkpoints::LedgerKeys;
 use crate::context::{Draft, retry_on_conflict};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition, RecordKind};
@@ -19,6 +20,9 @@ use crate::store::Store;
 use crate::store::entry::Current;
 use crate::store::error::{MAX_CLOCK_LEAD, StoreError, StoreResult};
 use crate::time::Timestamp;
+
+/// The number of organizations that are read at once.
+const ORGANIZATIONS_AT_ONCE: u64 = 1000;
 
 /// Organization names that would collide with a literal path.
 const RESERVED: [&str; 2] = ["system-attestation-types", "default-org"];
@@ -307,6 +311,37 @@ impl Administration<'_> {
         let fact = Fact::ClockCorrected { first, was };
         store.record(Write::new(id, self.by.clone(), now, vec![fact], self.service.random())).await?;
         Ok(EndedFuture { first, entries: size - first, was, now })
+    }
+
+    /// Records in each ledger that was signed under a former name its last checkpoint of that name, after the ledgers were
+    /// [named anew](LedgerKeys::rename). Returns the number of these ledgers.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the store fails, or if the directory of the keys cannot be read.
+    pub async fn note_former_checkpoints(&self, keys: &LedgerKeys) -> Result<u64> {
+        let (mut noted, mut after) = (0, Some(String::new()));
+        while let Some(name) = after {
+            let page = self.store().organizations_by_name(&name, ORGANIZATIONS_AT_ONCE).await?;
+            after = page.more;
+            for Organization { id, .. } in page.records {
+                let unreadable = |error: std::io::Error| StoreError::Failed(error.into());
+                let kept = keys.last_signed(id).map_err(unreadable)?;
+                let stored = self.store().signed_checkpoint(id).await?;
+                if let Some(former) = keys.former_checkpoint(id, [stored, kept].into_iter().flatten()) {
+                    let fact = Fact::LedgerNamed { name: keys.origin(id), former };
+                    let write = Write::new(
+                        id,
+                        self.by.clone(),
+                        self.service.now(),
+                        vec![fact],
+                        self.service.random(),
+                    );
+                    self.store().record(write).await?;
+                    noted += 1;
+                }
+            }
+        }
+        Ok(noted)
     }
 
     /// Creates the user. Returns [`StoreError::Conflict`] if the name is taken.

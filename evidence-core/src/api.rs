@@ -8,7 +8,8 @@ use crate::environments::{attached, lifecycle, reports};
 use crate::operation::Visitor;
 use crate::{
     actions, allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, deployments,
-    environments, flows, limits, orgs, policies, repos, schemas, service_accounts, snapshots, tags, trails,
+    environments, flows, limits, orgs, policies, proofs, repos, schemas, service_accounts, snapshots, tags,
+    trails,
 };
 
 /// Passes every operation to `v`.
@@ -90,6 +91,12 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<flows::GetFlow>();
     v.visit::<flows::ArchiveFlow>();
     v.visit::<flows::RenameFlow>();
+    v.visit::<proofs::ListLedgerKeys>();
+    v.visit::<proofs::GetCheckpoint>();
+    v.visit::<proofs::GetConsistency>();
+    v.visit::<proofs::GetEntries>();
+    v.visit::<proofs::GetProof>();
+    v.visit::<proofs::GetTile>();
     v.visit::<limits::operations::GetLimits>();
     v.visit::<orgs::ListMembershipEvents>();
     v.visit::<orgs::GetOrganization>();

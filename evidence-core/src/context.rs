@@ -6,7 +6,7 @@ pub(crate) mod names;
 pub(crate) mod parts;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::blobs::{Blobs, Chunks};
 use crate::budget::Reservation;
+use crate::checkpoints::LedgerKeys;
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition};
@@ -30,6 +31,7 @@ use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
+use crate::operation::Header;
 use crate::settings::Settings;
 use crate::spill_buffer::TemporarySpace;
 use crate::store::Store;
@@ -54,9 +56,36 @@ pub struct Context<'a> {
     random: &'a dyn Random,
     settings: &'a Settings,
     compute: Compute,
-    /// Whether the request recorded something, or may have.
-    has_recorded: Arc<AtomicBool>,
+    recorded: Arc<Mutex<Recorded>>,
     answer_memory: Arc<Mutex<AnswerMemory>>,
+}
+
+/// What a request recorded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recorded {
+    /// Whether it recorded something, or may have.
+    may_have: bool,
+    /// Its first entry.
+    pub(crate) first: Option<Entry>,
+    /// The record that it created; of several, the last, for which the others were created.
+    pub(crate) created: Option<Id>,
+}
+
+impl Recorded {
+    /// The headers of the response, as documented in the OpenAPI document.
+    pub(crate) const HEADERS: [&str; 3] =
+        ["Evidence-Ledger-Index", "Evidence-Leaf-Hash", "Evidence-Record-Id"];
+
+    /// Returns the headers that name the first entry and the created record, if there are any.
+    pub(crate) fn headers(&self) -> Result<Vec<Header>> {
+        let [index, leaf_hash, record] = Self::HEADERS;
+        let first = self
+            .first
+            .map(|first| [(index, first.index.to_string()), (leaf_hash, first.leaf_hash.to_string())]);
+        let created = self.created.map(|created| (record, created.to_string()));
+        let headers = first.into_iter().flatten().chain(created);
+        Ok(headers.map(|(name, value)| Header::new(name, value)).collect::<std::result::Result<_, _>>()?)
+    }
 }
 
 /// The reservations of a response that is not built in pieces.
@@ -119,7 +148,7 @@ impl<'a> Context<'a> {
             random,
             settings,
             compute,
-            has_recorded: Arc::default(),
+            recorded: Arc::default(),
             answer_memory: Arc::default(),
         }
     }
@@ -159,7 +188,12 @@ impl<'a> Context<'a> {
 
     /// Returns whether the request recorded something, or may have.
     pub(crate) fn has_recorded(&self) -> bool {
-        self.has_recorded.load(Ordering::Relaxed)
+        locked(&self.recorded).may_have
+    }
+
+    /// Returns what the request recorded.
+    pub(crate) fn recorded(&self) -> Recorded {
+        locked(&self.recorded).clone()
     }
 
     /// Returns this context with a service account of the organization as the actor, for an operation of [`Scope::Open`]
@@ -185,10 +219,10 @@ impl<'a> Context<'a> {
         if self.access.target.scope() != Scope::Open {
             return Err(Error::Forbidden);
         }
-        let (compute, has_recorded) = (self.compute.clone(), Arc::clone(&self.has_recorded));
+        let (compute, recorded) = (self.compute.clone(), Arc::clone(&self.recorded));
         let answer_memory = Arc::clone(&self.answer_memory);
         let context = Context::over(self.parts, self.access, self.now());
-        Ok(Context { acting: Some(acting), compute, has_recorded, answer_memory, ..context })
+        Ok(Context { acting: Some(acting), compute, recorded, answer_memory, ..context })
     }
 
     /// Returns the service account of this name, if it has the privilege.
@@ -341,6 +375,21 @@ impl<'a> Context<'a> {
         self.compute.clone()
     }
 
+    /// Returns the keys that sign checkpoints.
+    pub(crate) fn ledger_keys(&self) -> Option<&'a Arc<LedgerKeys>> {
+        self.parts.ledger_keys.as_ref()
+    }
+
+    /// Notes whether the checkpoint of an organization could not be signed, for the warnings of the service.
+    pub(crate) fn set_unsigned(&self, org: Id, is_unsigned: bool) {
+        let mut unsigned = locked(&self.parts.unsigned);
+        if is_unsigned {
+            unsigned.insert(org)
+        } else {
+            unsigned.remove(&org)
+        };
+    }
+
     /// Returns the caches of the service.
     pub(crate) fn caches(&self) -> &'a Caches {
         &self.parts.caches
@@ -443,12 +492,18 @@ impl<'a> Context<'a> {
         let Draft { facts, preconditions, secrets, .. } = draft;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
+        let created = facts.iter().rev().find_map(Fact::created);
         let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
         let write = Write::new(org, self.actor(), self.now(), facts, self.random);
         let write = Write { preconditions, secrets, ..write };
         let recorded = self.store.record(write).await;
-        if matches!(recorded, Ok(_) | Err(StoreError::OutcomeUnknown(_))) {
-            self.has_recorded.store(true, Ordering::Relaxed);
+        {
+            let mut noted = locked(&self.recorded);
+            noted.may_have |= matches!(recorded, Ok(_) | Err(StoreError::OutcomeUnknown(_)));
+            if let Ok(entries) = &recorded {
+                noted.first = noted.first.or(entries.first().copied());
+                noted.created = created.or(noted.created);
+            }
         }
         if access {
             self.parts.caches.callers.clear();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::checkpoints::NotSigned;
 use crate::compute::refused::Refused;
 use crate::decode::InvalidField;
 use crate::store::error::StoreError;
@@ -68,6 +69,9 @@ pub enum Error {
     /// The request was rejected because too many others wait, or use too much memory.
     #[error("the service is overloaded")]
     Overloaded(#[from] Refused),
+    /// The checkpoint of the ledger was not signed.
+    #[error(transparent)]
+    NotSigned(#[from] NotSigned),
     /// A defect of the service or its environment, such as a report that cannot be rendered.
     #[error("{what}")]
     Internal {
@@ -185,6 +189,7 @@ impl Error {
                 | StoreError::ClockAhead(_),
             )
             | Self::OutcomeUnknown(_)
+            | Self::NotSigned(_)
             | Self::Overloaded(_) => ErrorKind::Unavailable,
             Self::Store(_) | Self::Internal { .. } => ErrorKind::Internal,
         }
@@ -328,6 +333,12 @@ pub enum Resource {
     /// An allowlist entry, identified by its fingerprint.
     AllowlistEntry,
     Match,
+    /// A signed checkpoint of a ledger. The name is a sentence.
+    Checkpoint,
+    /// An entry of a ledger, by its index or its record. The name is a sentence.
+    LedgerEntry,
+    /// A tile of a ledger, by its path. The name is a sentence.
+    Tile,
     Tagged(TaggedKind),
 }
 
@@ -404,6 +415,9 @@ impl Resource {
             Self::Action => "action_number",
             Self::AllowlistEntry => "fingerprint",
             Self::Match => "search_value",
+            Self::Checkpoint => "org",
+            Self::LedgerEntry => "index",
+            Self::Tile => "tile",
             Self::Tagged(_) => "resource_id",
         }
     }
@@ -432,6 +446,9 @@ impl Resource {
             Self::Action => "action",
             Self::AllowlistEntry => "allowlist entry",
             Self::Match => "match",
+            Self::Checkpoint => "checkpoint",
+            Self::LedgerEntry => "ledger entry",
+            Self::Tile => "tile",
             Self::Tagged(_) => "resource",
         }
     }
@@ -461,6 +478,9 @@ impl Resource {
             Self::Action => "Action not found",
             Self::AllowlistEntry => "Allowlist entry not found",
             Self::Match => "No matches",
+            Self::Checkpoint => "Checkpoint not found",
+            Self::LedgerEntry => "Ledger entry not found",
+            Self::Tile => "Tile not found",
             Self::Tagged(_) => "Resource not found",
         }
     }
@@ -533,6 +553,9 @@ fn looked_for(missing: &Missing) -> String {
         | Resource::ControlVersion
         | Resource::Snapshot
         | Resource::Deployment
+        | Resource::Checkpoint
+        | Resource::LedgerEntry
+        | Resource::Tile
         | Resource::AllowlistEntry => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
@@ -571,6 +594,9 @@ fn named(missing: &Missing) -> String {
         | Resource::ControlVersion
         | Resource::Snapshot
         | Resource::Deployment
+        | Resource::Checkpoint
+        | Resource::LedgerEntry
+        | Resource::Tile
         | Resource::AllowlistEntry => name.clone(),
         Resource::Control => format!("Control '{name}' does not exist in organization '{org}'"),
         Resource::Repo => format!("Repo '{name}' not found"),

@@ -225,6 +225,13 @@ pub enum Fact {
     TextKept {
         text: String,
     },
+    /// The ledger was named anew. Checkpoints of the new name need not extend those of the former name.
+    LedgerNamed {
+        /// The new name: the origin of the next checkpoint.
+        name: String,
+        /// The last signed checkpoint of the former name, as a signed note.
+        former: String,
+    },
     /// A clock was ahead, and this fact has the correct time. The entries that the clock dated have later
     /// times, but count as recorded at this time. Later entries continue from this time.
     ClockCorrected {
@@ -294,6 +301,7 @@ impl Fact {
             Self::ActionUpdated { .. } => "action_updated",
             Self::ActionDeleted { .. } => "action_deleted",
             Self::TextKept { .. } => "text_kept",
+            Self::LedgerNamed { .. } => "ledger_named",
             Self::ClockCorrected { .. } => "clock_corrected",
         }
     }
@@ -381,8 +389,40 @@ impl Fact {
             | Self::ArtifactAllowed { .. }
             | Self::AllowanceWithdrawn { .. }
             | Self::TextKept { .. }
+            | Self::LedgerNamed { .. }
             | Self::ClockCorrected { .. } => return None,
         })
+    }
+
+    /// Returns the id of the record that the fact is about, and by which [`record_entry`] finds its entry. A user's
+    /// settings and role, and a report on an environment, have the id of another record, and a snapshot has none.
+    ///
+    /// [`record_entry`]: crate::store::LedgerStore::record_entry
+    pub fn record(&self) -> Option<Id> {
+        match self {
+            Self::ArtifactReported { record } => Some(record.id),
+            Self::AttestationAdded { record } => Some(record.id),
+            _ => self.subject().filter(|(kind, _)| kind.has_own_id()).map(|(_, id)| id),
+        }
+    }
+
+    /// Returns the id of the record that the fact creates. A report that first names a repo creates it in passing.
+    pub(crate) fn created(&self) -> Option<Id> {
+        let creates = matches!(
+            self,
+            Self::ServiceAccountCreated { .. }
+                | Self::ApiKeyCreated { .. }
+                | Self::FlowCreated { .. }
+                | Self::TrailBegun { .. }
+                | Self::ArtifactReported { .. }
+                | Self::AttestationAdded { .. }
+                | Self::EnvironmentCreated { .. }
+                | Self::PolicyCreated { .. }
+                | Self::AttestationTypeCreated { .. }
+                | Self::ControlCreated { .. }
+                | Self::ActionCreated { .. }
+        );
+        self.record().filter(|_| creates)
     }
 
     /// Returns the effects of the fact on names, in this order. The identity of a record is its id; a name is
@@ -467,6 +507,7 @@ impl Fact {
             | Self::ControlTagged { .. }
             | Self::ActionUpdated { was: None, .. }
             | Self::TextKept { .. }
+            | Self::LedgerNamed { .. }
             | Self::ClockCorrected { .. } => Vec::new(),
         }
     }

@@ -484,8 +484,9 @@ impl Fact {
             }
             Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             Self::ClockCorrected { .. } => rows.push(IndexRow::TimeCorrected),
-            // These are found only by the rows of the record and of its names.
-            Self::UserSettingsChanged { .. }
+            // These are found only by the rows of the record and of its names, or by the ledger alone.
+            Self::LedgerNamed { .. }
+            | Self::UserSettingsChanged { .. }
             | Self::ServiceAccountCreated { .. }
             | Self::ServiceAccountUpdated { .. }
             | Self::ServiceAccountDeleted { .. }
@@ -614,6 +615,7 @@ impl Fact {
             | Self::ArtifactAllowed { .. }
             | Self::AllowanceWithdrawn { .. }
             | Self::TextKept { .. }
+            | Self::LedgerNamed { .. }
             | Self::ClockCorrected { .. } => return None,
         };
         let archived = match self {

@@ -5,7 +5,7 @@ mod call;
 mod readiness;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,10 +14,11 @@ use crate::admission::Admission;
 use crate::auth::access::{Access, Principal, Target};
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::OutsideBlobs;
+use crate::checkpoints::LedgerKeys;
 use crate::compute::{Compute, ComputePool, Progress};
 use crate::context::caches::Caches;
 use crate::context::parts::{Parts, record_locks};
-use crate::context::{AnswerMemory, Context};
+use crate::context::{AnswerMemory, Context, Recorded};
 use crate::error::{Error, ErrorKind, Result, Wording};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
@@ -241,6 +242,8 @@ impl Evidence {
             admission,
             caches: Caches::new(),
             record_locks: record_locks(),
+            ledger_keys: None,
+            unsigned: Mutex::default(),
         })
     }
 
@@ -273,10 +276,17 @@ impl Evidence {
         self.with(|parts| parts.compute = Compute::new(pool))
     }
 
+    /// Signs checkpoints of ledgers with these keys. Without keys, no checkpoint is signed.
+    #[must_use]
+    pub fn with_ledger_keys(self, keys: LedgerKeys) -> Self {
+        self.with(|parts| parts.ledger_keys = Some(Arc::new(keys)))
+    }
+
     /// Returns a service with changed parts and empty caches.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
-        let Parts { store, attachments, blobs, clock, random, settings, compute, admission, .. } =
-            &*self.parts;
+        let Parts {
+            store, attachments, blobs, clock, random, settings, compute, admission, ledger_keys, ..
+        } = &*self.parts;
         let mut parts = Parts {
             store: Arc::clone(store),
             attachments: attachments.clone(),
@@ -288,6 +298,8 @@ impl Evidence {
             admission: admission.clone(),
             caches: Caches::new(),
             record_locks: record_locks(),
+            ledger_keys: ledger_keys.clone(),
+            unsigned: Mutex::default(),
         };
         change(&mut parts);
         Self::of(parts)
@@ -350,17 +362,17 @@ impl Evidence {
         self.parts.authorize(&access.caller, &target).await
     }
 
-    /// Runs an operation. Also returns the reservations of its response.
+    /// Runs an operation. Also returns the reservations of its response, and what it recorded.
     async fn run_authorized<O: Operation>(
         &self,
         access: &Access,
         operation: O,
         body: O::Body,
-    ) -> Result<(O::Output, AnswerMemory)> {
+    ) -> Result<(O::Output, AnswerMemory, Recorded)> {
         let cx = Context::over(&self.parts, access, self.now());
         let outcome = operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID));
         let outcome = if cx.has_recorded() { outcome.map_err(Error::after_recording) } else { outcome };
-        Ok((outcome?, cx.take_answer_memory()))
+        Ok((outcome?, cx.take_answer_memory(), cx.recorded()))
     }
 }
 
@@ -385,7 +397,7 @@ impl EvidenceService for Evidence {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         let access = self.still_authorized(access, Target::of(&operation)).await?;
-        let (output, _) = self.run_authorized(&access, operation, body).await?;
+        let (output, ..) = self.run_authorized(&access, operation, body).await?;
         Ok(output)
     }
 
@@ -452,9 +464,10 @@ impl Evidence {
             Lookup::Bypass => None,
         };
         let made = async {
-            let (output, AnswerMemory { making, sending }) =
+            let (output, AnswerMemory { making, sending }, recorded) =
                 self.run_authorized(&access, operation, body).await?;
-            let answer = answer_of::<O>(output, compute).await?;
+            let mut answer = answer_of::<O>(output, compute).await?;
+            answer.headers.extend(recorded.headers()?);
             drop(making);
             Ok::<_, Error>((answer, sending))
         };

@@ -1,11 +1,13 @@
 //! The append-only Merkle log of an organization of [`evidence`](https://docs.rs/evidence-core), as pure functions over
-//! hashes. It depends on `sha2` and `thiserror` only, and builds for `wasm32-unknown-unknown`.
+//! hashes and signatures. It builds for `wasm32-unknown-unknown`.
 //!
 //! - A [`Header`] names one entry and the [salted digest](payload_hash) of its payload. The tree contains its [leaf
 //!   hash](Header::leaf_hash), so a payload can be redacted with its salt and every proof stays valid.
 //! - [`Frontier`] appends without reading the tree.
 //! - [`inclusion`] and [`consistency`] build proofs from stored hashes.
 //! - [`verify_inclusion`] and [`verify_consistency`] verify proofs from hashes alone.
+//! - A [`Checkpoint`] states the size and the root of a log. [`note`]s sign it, and a [`TlogProof`] leads from an entry to it.
+//! - [`tile`]s are the pieces in which clients fetch a log.
 //!
 //! Hashing follows RFC 6962 §2.1 with SHA-256, so anyone can verify a log without this code. Nothing here
 //! performs I/O: a store asks which hashes a proof needs, fetches them, and passes them in.
@@ -24,15 +26,21 @@
 //!
 //! The feature `serde` serializes hashes as hexadecimal text.
 
+mod checkpoint;
+pub mod cose;
 mod hash;
 mod header;
+pub mod note;
 mod proof;
 mod salt;
+pub mod tile;
+mod tlog_proof;
 mod tree;
 
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::Checkpoint;
 pub use hash::Hash;
 pub use header::{Header, payload_hash};
 pub use proof::{
@@ -40,6 +48,7 @@ pub use proof::{
     verify_consistency, verify_inclusion,
 };
 pub use salt::Salt;
+pub use tlog_proof::{ProofError, TlogProof};
 pub use tree::{EMPTY_ROOT, Frontier, Node, STORED_LEVEL_STEP, node_hash, root_of};
 
 /// The reason why a hash, a frontier or a proof is not available.
@@ -52,6 +61,9 @@ pub enum LedgerError {
     /// A text that should be a salt is not 32 lower-case hexadecimal digits.
     #[error("a salt is 32 lower-case hexadecimal digits")]
     MalformedSalt,
+    /// A text that should be the path of a tile is none, or is of a tile that no log can have.
+    #[error("this is not the path of a tile, such as '0/x001/234.p/17' or 'entries/000'")]
+    MalformedTile,
     /// A frontier does not have one hash for each complete subtree of its size.
     #[error("the frontier of {size} leaves has {expected} hashes, found {found} characters")]
     MalformedFrontier {

@@ -138,7 +138,7 @@ impl Peak {
 }
 
 impl LedgerHashes {
-    fn get(&self, level: u32, index: u64) -> Result<Hash, LedgerError> {
+    pub(crate) fn get(&self, level: u32, index: u64) -> Result<Hash, LedgerError> {
         if level == 0 {
             let leaf = self.leaves.get(&index).copied();
             leaf.ok_or(LedgerError::MissingLeaf { index })
@@ -202,19 +202,24 @@ pub fn root_at(size: u64, known: &LedgerHashes) -> Result<Hash, LedgerError> {
 /// (RFC 9162 §2.1.3.2).
 #[must_use]
 pub fn verify_inclusion(leaf: Hash, index: u64, size: u64, path: &[Hash], root: Hash) -> bool {
+    root_of_inclusion(leaf, index, size, path) == Some(root)
+}
+
+/// Returns the root to which `path` leads from leaf `index` of a tree of `size` leaves; `None` if no such tree has a path of
+/// this length there.
+pub(crate) fn root_of_inclusion(leaf: Hash, index: u64, size: u64, path: &[Hash]) -> Option<Hash> {
     if index >= size {
-        return false;
+        return None;
     }
     let mut way = Climb::new(index, size - 1);
     let mut hash = leaf;
     for &sibling in path {
-        hash = match way.step() {
-            Some(Side::Left) => node_hash(sibling, hash),
-            Some(Side::Right) => node_hash(hash, sibling),
-            None => return false,
+        hash = match way.step()? {
+            Side::Left => node_hash(sibling, hash),
+            Side::Right => node_hash(hash, sibling),
         };
     }
-    way.at_root() && hash == root
+    way.at_root().then_some(hash)
 }
 
 /// Returns whether `path` proves that the tree of `new` leaves with `new_root` extends the tree of `old`

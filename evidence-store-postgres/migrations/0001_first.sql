@@ -483,6 +483,12 @@ CREATE TABLE evidence.cursor (
     PRIMARY KEY (org, consumer)
 );
 
+-- The last signed checkpoint of each ledger. note: the signed note.
+CREATE TABLE evidence.checkpoint (
+    org  bytea NOT NULL PRIMARY KEY,
+    note text COLLATE "C" NOT NULL
+);
+
 -- The URLs of notifications, which are secret and therefore in no ledger. content: JSON, see evidence_core::actions::StoredUrl.
 CREATE TABLE evidence.secret_url (
     org     bytea NOT NULL,

@@ -7,7 +7,7 @@ use crate::error::ConnectError;
 
 /// The tables, with the privileges that writing needs on each. Other objects in the schema do not belong to
 /// the store.
-pub(crate) const TABLES: [(&str, &[&str]); 40] = [
+pub(crate) const TABLES: [(&str, &[&str]); 41] = [
     ("_evidence_migrations", &["SELECT"]),
     ("allowance", &["SELECT", "INSERT"]),
     ("allowed", &["SELECT", "INSERT", "UPDATE"]),
@@ -20,6 +20,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 40] = [
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("build", &["SELECT", "INSERT"]),
+    ("checkpoint", &["SELECT", "INSERT", "UPDATE"]),
     ("clock_correction", &["SELECT", "INSERT"]),
     ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),

@@ -43,8 +43,8 @@ struct Table {
 
 impl Table {
     async fn all(schema: &str, connection: &mut PgConnection) -> Vec<Self> {
-        // No ledger determines leases, cursors, deliveries and pending attachments.
-        let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY 1";
+        // No ledger determines leases, cursors, deliveries, signed checkpoints and pending attachments.
+        let names = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN ('lease', 'cursor', 'delivery', 'checkpoint', 'attachment_pending', 'attachment_place') ORDER BY 1";
         let names: Vec<String> =
             sqlx::query_scalar(names).bind(schema).fetch_all(&mut *connection).await.unwrap();
         let mut tables = Vec::new();

@@ -6,7 +6,8 @@ use std::fmt::Display;
 
 use evidence_core::StoreError;
 use evidence_core::auth::KeyHash;
-use evidence_core::ledger::{Frontier, Hash, Node};
+use evidence_core::ledger::note::SignedNote;
+use evidence_core::ledger::{Checkpoint, Frontier, Hash, Node};
 use evidence_core::queue::Refused;
 use evidence_core::store::{MAX_CLOCK_LEAD, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
@@ -350,6 +351,7 @@ impl<S: ScratchSession> Walk<S> {
         if head.is_none() && self.report.problems.len() == before {
             self.problem(ledger, "its ledger has no head");
         }
+        let mut signed = self.signed_checkpoint(ledger).await?;
         // Without a head, the entries are checked to their end.
         let size = head.as_ref().map(Frontier::size);
         let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
@@ -387,6 +389,13 @@ impl<S: ScratchSession> Walk<S> {
                 last = entry.at;
                 future.add(entry, latest);
                 nodes.extend(frontier.append(entry.leaf_hash));
+                if let Some(Checkpoint { size, root, .. }) = signed.take_if(|it| it.size == frontier.size())
+                    && root != frontier.root()
+                {
+                    let what =
+                        format_args!("its first {size} entries are not those of the signed checkpoint");
+                    self.problem(ledger, what);
+                }
             }
             completed += nodes.len() as u64;
             self.nodes(ledger, &nodes).await?;
@@ -422,6 +431,11 @@ impl<S: ScratchSession> Walk<S> {
         let state =
             LedgerState { organization: ledger.1.clone(), size: frontier.size(), root: frontier.root() };
         self.report.ledgers.push(state);
+        if let Some(Checkpoint { size, .. }) = signed {
+            let what =
+                format_args!("a checkpoint of {size} entries was signed, but it has {}", frontier.size());
+            self.problem(ledger, what);
+        }
         if head.is_some_and(|head| head != frontier) {
             self.problem(ledger, "its head does not match its entries");
         }
@@ -433,6 +447,21 @@ impl<S: ScratchSession> Walk<S> {
             self.problem(ledger, "nodes are stored that belong to no entry");
         }
         Ok(())
+    }
+
+    /// Returns the last signed checkpoint of a ledger. Its signature is not checked, because the keys are elsewhere.
+    async fn signed_checkpoint(&mut self, ledger: &Ledger) -> StoreResult<Option<Checkpoint>> {
+        self.scratch.savepoint().await?;
+        let note = self.scratch.signed_checkpoint(&ledger.0).await;
+        let note = self.scratch.or_report_damage("table checkpoint", note, &mut self.report.problems).await?;
+        let read = |note: &String| note.parse::<SignedNote>()?.text().parse::<Checkpoint>();
+        match note.as_ref().map(read).transpose() {
+            Ok(checkpoint) => Ok(checkpoint),
+            Err(error) => {
+                self.problem(ledger, format_args!("its signed checkpoint cannot be read: {error}"));
+                Ok(None)
+            }
+        }
     }
 
     /// Checks an entry. The tree continues from the stored leaf, so one damaged payload is one problem.

@@ -1,11 +1,11 @@
 //! The tables of the ledger: entries, stored nodes and heads.
 
 use async_trait::async_trait;
-use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs, Salt};
 use evidence_core::store::{LEDGER_PAGE, Leaf, LedgerStore, StoreResult, StoredEntry, distinct};
 use evidence_core::time::Timestamp;
+use evidence_core::{RecordKind, StoreError};
 
 use crate::decode::Payload;
 use crate::driver::Driver;
@@ -85,7 +85,7 @@ pub(crate) const RECORDED_ENTRIES: Sql =
 
 /// Neither database reads a text to compute its size.
 const LEAVES: Sql = Sql::portable(
-    "SELECT idx, kind, coalesce(octet_length(payload), 0), leaf_hash FROM evidence.ledger
+    "SELECT idx, kind, at, actor, payload_hash, coalesce(octet_length(payload), 0), leaf_hash FROM evidence.ledger
     WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3",
 );
 
@@ -134,6 +134,34 @@ const HASHES: Sql = Sql::per_dialect(
     SELECT n.level, n.idx, n.hash FROM UNNEST($4::bigint[], $5::bigint[]) AS r (level, idx)
         CROSS JOIN LATERAL (
             SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
+);
+
+/// Selects the last entry about a record, from the tables that have one row per record. `$3` has the kinds of records in
+/// the table of records.
+macro_rules! record_entry {
+    ($of_kinds:literal) => {
+        concat!(
+            "SELECT max(i) FROM (
+        SELECT ledger_index AS i FROM evidence.trail WHERE org = $1 AND id = $2
+        UNION ALL SELECT ledger_index FROM evidence.artifact WHERE org = $1 AND id = $2
+        UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND id = $2
+        UNION ALL SELECT ledger_index FROM evidence.repo WHERE org = $1 AND id = $2
+        UNION ALL ",
+            $of_kinds,
+            ") found"
+        )
+    };
+}
+
+const RECORD_ENTRY: Sql = Sql::per_dialect(
+    record_entry!(
+        "SELECT r.ledger_index FROM json_each($3) k
+        CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = k.value AND r.id = $2"
+    ),
+    record_entry!(
+        "SELECT r.ledger_index FROM UNNEST($3::text[]) AS k (kind) CROSS JOIN LATERAL (
+            SELECT ledger_index FROM evidence.record WHERE org = $1 AND kind = k.kind AND id = $2 OFFSET 0) r"
+    ),
 );
 
 /// Searches by the effective times of the entries, which never decrease.
@@ -187,7 +215,9 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     }
 
     async fn ledger_leaves(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<Leaf>> {
-        let leaf = |(index, kind, bytes, leaf_hash)| Ok(Leaf { index, kind, bytes, leaf_hash });
+        let leaf = |(index, kind, at, actor, payload_hash, bytes, leaf_hash)| {
+            Ok(Leaf { index, kind, at, actor, payload_hash, bytes, leaf_hash })
+        };
         self.query_org(org, LEAVES).bind(first).bind(limit).all_as(leaf).await
     }
 
@@ -203,6 +233,12 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         let query = self.query_org(org, SIZE_AT).bind(at);
         Ok(query.first::<(u64,)>().await?.map_or(0, |(size,)| size))
+    }
+
+    async fn record_entry(&self, org: Id, record: Id) -> StoreResult<Option<u64>> {
+        let query = self.query_org(org, RECORD_ENTRY).bind(record);
+        let query = query.bind(texts(&RecordKind::WITH_OWN_ID.map(RecordKind::as_str)));
+        Ok(query.first::<(Option<u64>,)>().await?.and_then(|(index,)| index))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {

@@ -13,6 +13,7 @@ mod attestation_types;
 mod attestations;
 mod blobs;
 mod builds;
+mod checkpoints;
 mod controls;
 mod decode;
 mod deployments;

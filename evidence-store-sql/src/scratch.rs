@@ -29,8 +29,8 @@ use range::{Derived, key_with_ids};
 use statements::{
     ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BUILT, HASHES_MISSING, HEAD, HEADS,
     KEY_HASHES, MIN_WRITER_VERSION, NAMES, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, REDERIVED_THROUGH,
-    REGISTER, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, STORED_TABLES, TABLES,
-    TEXTS_MISSING,
+    REGISTER, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, SIGNED_CHECKPOINT,
+    STORED_TABLES, TABLES, TEXTS_MISSING,
 };
 
 /// The maximum number of rows of a table, and of attachments, that a report names. Operators need the first
@@ -336,6 +336,11 @@ impl<S: ScratchSession> Scratch<S> {
     pub(crate) async fn head(&mut self, org: &Cell) -> StoreResult<Option<Frontier>> {
         let head = self.rows::<(i64, Vec<u8>)>(HEAD, vec![org.clone().into()]).await?.into_iter().next();
         head.map(|(size, hashes)| frontier(size, &hashes)).transpose()
+    }
+
+    pub(crate) async fn signed_checkpoint(&mut self, org: &Cell) -> StoreResult<Option<String>> {
+        let note = self.rows::<(String,)>(SIGNED_CHECKPOINT, vec![org.clone().into()]).await?;
+        Ok(note.into_iter().next().map(|(note,)| note))
     }
 
     /// Returns entries of a ledger with their recorded times, without clock corrections.

@@ -455,6 +455,12 @@ CREATE TABLE cursor (
     PRIMARY KEY (org, consumer)
 ) STRICT, WITHOUT ROWID;
 
+-- The last signed checkpoint of each ledger. note: the signed note.
+CREATE TABLE checkpoint (
+    org  INTEGER NOT NULL PRIMARY KEY,
+    note TEXT NOT NULL
+) STRICT;
+
 -- The URLs of notifications, which are secret and therefore in no ledger. content: JSON, see evidence_core::actions::StoredUrl.
 CREATE TABLE secret_url (
     org     INTEGER NOT NULL,

@@ -46,8 +46,8 @@ struct Table {
 
 impl Table {
     fn all(connection: &Connection) -> Vec<Self> {
-        // No ledger determines leases, cursors, deliveries and pending attachments.
-        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('lease', 'cursor', 'delivery', 'attachment_pending', 'attachment_place') ORDER BY name";
+        // No ledger determines leases, cursors, deliveries, signed checkpoints and pending attachments.
+        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('lease', 'cursor', 'delivery', 'checkpoint', 'attachment_pending', 'attachment_place') ORDER BY name";
         let mut names = connection.prepare(names).unwrap();
         let names = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap);
         let tables = names.map(|name| Self::of(connection, name));

@@ -269,6 +269,9 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
         (_, Error::Store(StoreError::ClockAhead(ahead))) => {
             (status, Cow::Owned(format!("Service unavailable: {ahead}")), FieldErrors::new())
         }
+        (_, Error::NotSigned(reason)) => {
+            (status, Cow::Owned(format!("Not signed: {reason}")), FieldErrors::new())
+        }
         (ErrorKind::Unavailable, _) => plain(status, "Service unavailable"),
         // Damaged records, failed statements and defects. Also kinds that were added to the core but not
         // here, which is a defect.

@@ -94,6 +94,10 @@ impl OpenApiBuilder {
     fn finish(mut self) -> Value {
         let mut schemas = self.generator.take_definitions(true);
         schemas.insert("Error".to_owned(), error_schema());
+        let headers = [("Evidence-Ignored-Parameters", IGNORED_PARAMETERS), ("ETag", E_TAG)].into_iter();
+        let headers = headers.chain(HEADERS_OF_WRITES).map(|(name, description)| {
+            (name.to_owned(), json!({ "description": description, "schema": { "type": "string" } }))
+        });
         json!({
             "openapi": "3.1.0",
             "info": {
@@ -105,16 +109,7 @@ impl OpenApiBuilder {
             "paths": self.paths,
             "components": {
                 "schemas": schemas,
-                "headers": {
-                    "Evidence-Ignored-Parameters": {
-                        "description": IGNORED_PARAMETERS,
-                        "schema": { "type": "string" },
-                    },
-                    "ETag": {
-                        "description": "Identifies the content. A request with this value in `If-None-Match` gets 304 without the content.",
-                        "schema": { "type": "string" },
-                    },
-                },
+                "headers": Value::Object(headers.collect()),
                 "responses": {
                     "NotModified": {
                         "description": "The caller has this content, because `If-None-Match` has its `ETag`",
@@ -238,6 +233,9 @@ impl OpenApiBuilder {
             let header = |name: &&str| ((*name).to_owned(), json!({ "schema": { "type": "string" } }));
             let mut headers: Map<String, Value> = O::ANSWER_HEADERS.iter().map(header).collect();
             headers.extend(common_headers());
+            if O::METHOD != Method::Get {
+                headers.extend(HEADERS_OF_WRITES.map(|(name, _)| reference_to_header(name)));
+            }
             if O::Output::HAS_ETAG {
                 headers.insert("ETag".to_owned(), json!({ "$ref": "#/components/headers/ETag" }));
             }
@@ -267,11 +265,33 @@ const IGNORED_PARAMETERS: &str = "Unknown query parameters of the request, such 
      separated by commas. Absent if there are none. Lists at most 20, each cut to at most 100 characters; `...` \
      stands for the others.";
 
+const E_TAG: &str =
+    "Identifies the content. A request with this value in `If-None-Match` gets 304 without the content.";
+
 /// Returns the headers that every response may have.
 fn common_headers() -> impl Iterator<Item = (String, Value)> {
-    let name = "Evidence-Ignored-Parameters";
-    std::iter::once((name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
+    std::iter::once(reference_to_header("Evidence-Ignored-Parameters"))
 }
+
+fn reference_to_header(name: &str) -> (String, Value) {
+    (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))
+}
+
+/// The headers of a response to a write, with their descriptions.
+const HEADERS_OF_WRITES: [(&str, &str); 3] = [
+    (
+        "Evidence-Ledger-Index",
+        "The index of the first ledger entry that the request recorded. Absent if it recorded nothing.",
+    ),
+    (
+        "Evidence-Leaf-Hash",
+        "The hash of that entry's leaf, as 64 hexadecimal digits. Absent if the request recorded nothing.",
+    ),
+    (
+        "Evidence-Record-Id",
+        "The id of the record that the request created, for `GET /ledger/{org}/proof/{record_id}`. Absent if it created none.",
+    ),
+];
 
 /// Sets a key, if there is a value.
 fn put(object: &mut Value, key: &str, value: Option<&Value>) {

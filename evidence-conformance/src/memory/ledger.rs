@@ -92,6 +92,9 @@ impl Ledger {
         let leaf = |entry: &StoredEntry| Leaf {
             index: entry.index,
             kind: entry.kind.clone(),
+            at: entry.at,
+            actor: entry.actor.clone(),
+            payload_hash: entry.payload_hash,
             bytes: entry.payload.len() as u64,
             leaf_hash: entry.leaf_hash,
         };
@@ -113,6 +116,13 @@ impl Ledger {
             entry.index >= first && ["member_added", "member_removed"].contains(&entry.kind.as_str())
         };
         entries.filter(is_about).take(at_most(limit)).cloned().collect()
+    }
+
+    pub(super) fn entry_about(&self, record: Id) -> Option<u64> {
+        let mut entries = self.entries.iter().rev().map(|recorded| &recorded.entry);
+        let is_about =
+            |entry: &&StoredEntry| Fact::read(&entry.payload).is_ok_and(|fact| fact.record() == Some(record));
+        entries.find(is_about).map(|entry| entry.index)
     }
 
     pub(super) fn about_trail(&self, trail: Id) -> Vec<TrailEntry> {
@@ -176,6 +186,10 @@ impl LedgerStore for MemoryStore {
 
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64> {
         self.query(org, |tables| tables.ledger.size_at(at))
+    }
+
+    async fn record_entry(&self, org: Id, record: Id) -> StoreResult<Option<u64>> {
+        self.query(org, |tables| tables.ledger.entry_about(record))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {

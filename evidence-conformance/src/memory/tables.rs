@@ -188,6 +188,7 @@ impl Tables {
             Fact::TextKept { text } => {
                 self.texts.insert(Hash::of(&text), text);
             }
+            Fact::LedgerNamed { .. } => {}
             Fact::ClockCorrected { .. } => self.correct_times(at),
             unknown => panic!("the memory store cannot record the fact {}", unknown.kind()),
         }

@@ -14,6 +14,7 @@ use evidence_core::allowlists::{AllowedArtifact, AllowlistEntry, AllowlistStore,
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::checkpoints::CheckpointStore;
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
 use evidence_core::fact::{EncodedFact, Write};
@@ -196,6 +197,19 @@ impl Blobs for Broken {
         }
         let org = if self.has(Defect::SharesBlobs) { common() } else { org };
         self.whole.get_chunk(org, sha256, number).await
+    }
+}
+
+#[async_trait]
+impl CheckpointStore for Broken {
+    async fn signed_checkpoint(&self, org: Id) -> StoreResult<Option<String>> {
+        self.whole.signed_checkpoint(org).await
+    }
+
+    async fn replace_signed_checkpoint(&self, org: Id, old: Option<&str>, new: &str) -> StoreResult<bool> {
+        let stored = self.whole.signed_checkpoint(org).await?;
+        let old = if self.has(Defect::CheckpointsAreReplacedByAnybody) { stored.as_deref() } else { old };
+        self.whole.replace_signed_checkpoint(org, old, new).await
     }
 }
 
@@ -397,6 +411,11 @@ impl LedgerStore for Broken {
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
         self.whole.ledger_entries_at(org, indexes).await
+    }
+
+    async fn record_entry(&self, org: Id, record: Id) -> StoreResult<Option<u64>> {
+        let entry = self.whole.record_entry(org, record).await?;
+        Ok(if self.has(Defect::RecordsAreEverybodys) { entry.or(Some(0)) } else { entry })
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {

@@ -1,12 +1,14 @@
 //! The store, the settings, the caches and the other parts of a service that its requests share.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use super::caches::Caches;
 use crate::admission::Admission;
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::blobs::Blobs;
+use crate::checkpoints::LedgerKeys;
 use crate::compute::Compute;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::Key;
@@ -29,6 +31,10 @@ pub(crate) struct Parts {
     pub(crate) admission: Admission,
     pub(crate) caches: Caches,
     pub(crate) record_locks: RecordLocks,
+    /// The keys that sign checkpoints.
+    pub(crate) ledger_keys: Option<Arc<LedgerKeys>>,
+    /// The organizations whose last requested checkpoint was not signed.
+    pub(crate) unsigned: Mutex<BTreeSet<Id>>,
 }
 
 /// One permit per record, for the request that changes it.

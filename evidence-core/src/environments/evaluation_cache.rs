@@ -84,6 +84,7 @@ impl Affected {
             // The rows have other times now.
             Fact::ClockCorrected { .. } => self.everything = true,
             Fact::TextKept { .. }
+            | Fact::LedgerNamed { .. }
             | Fact::OrganizationCreated { .. }
             | Fact::UserCreated { .. }
             | Fact::UserSettingsChanged { .. }

@@ -55,6 +55,23 @@ impl RecordKind {
         }
     }
 
+    /// The kinds of records with rows of their own and with ids that no other record has.
+    pub const WITH_OWN_ID: [Self; 8] = [
+        Self::ServiceAccount,
+        Self::ApiKey,
+        Self::Flow,
+        Self::Environment,
+        Self::Policy,
+        Self::AttestationType,
+        Self::Control,
+        Self::Action,
+    ];
+
+    /// Returns whether no other record has the id of a record of this kind.
+    pub(crate) fn has_own_id(self) -> bool {
+        matches!(self, Self::Trail | Self::Repo) || Self::WITH_OWN_ID.contains(&self)
+    }
+
     /// Returns whether names of this kind are looked up in the kind's own rows ([`crate::index::IndexRow`])
     /// instead of the name rows. The names of trails and snapshots never change, and the names of artifacts
     /// lead to the newest one.

@@ -21,18 +21,31 @@ pub struct Entry {
     pub leaf_hash: Hash,
 }
 
-/// The data about an entry in the ledger's tree, with the kind and the size of its payload. These show
-/// whether the payload is worth reading.
+/// An entry without its payload, whose size shows whether it is worth reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
     /// The entry's index, from 0.
     pub index: u64,
     /// The fact's kind.
     pub kind: String,
+    /// When it was recorded, by the clock of the server that recorded it.
+    pub at: Timestamp,
+    /// The actor, without a name: `user:<id>`, `service-account:<id>` or `operator`.
+    pub actor: String,
+    /// The [salted digest](payload_hash) of the payload.
+    pub payload_hash: Hash,
     /// The size of the payload, in bytes.
     pub bytes: u64,
     /// The stored leaf hash.
     pub leaf_hash: Hash,
+}
+
+impl Leaf {
+    /// Returns the header that the leaf hash covers.
+    pub fn header(&self) -> Header<'_> {
+        let Self { index, kind, at, actor, payload_hash, .. } = self;
+        Header { index: *index, kind, at: at.as_micros(), actor, payload_hash: *payload_hash }
+    }
 }
 
 /// A ledger entry with its payload.

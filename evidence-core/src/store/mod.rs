@@ -91,6 +91,7 @@ use crate::attestation_types::store::AttestationTypeStore;
 use crate::attestations::store::AttestationStore;
 use crate::blobs::Blobs;
 use crate::builds::store::BuildStore;
+use crate::checkpoints::store::CheckpointStore;
 use crate::controls::store::ControlStore;
 use crate::deployments::store::DeploymentStore;
 use crate::environments::store::EnvironmentStore;
@@ -149,6 +150,9 @@ pub trait LedgerStore: Send + Sync {
     /// Returns the number of entries recorded at or before this time, by their effective times; 0 if there is
     /// no such organization.
     async fn ledger_size_at(&self, org: Id, at: Timestamp) -> StoreResult<u64>;
+    /// Returns the index of the last entry about the record with this id: a trail, an artifact report, an attestation or a
+    /// record of another [kind](crate::RecordKind) that is not named after its user. `None` if there is no such record.
+    async fn record_entry(&self, org: Id, record: Id) -> StoreResult<Option<u64>>;
     /// Returns the existing ones of the leaf hashes and stored nodes in `needs`, each once.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
 }
@@ -171,6 +175,7 @@ pub trait Health: Send + Sync {
 pub trait Store:
     Recorder
     + LedgerStore
+    + CheckpointStore
     + Health
     + Blobs
     + OrgStore
@@ -201,6 +206,7 @@ pub trait Store:
 impl<T> Store for T where
     T: Recorder
         + LedgerStore
+        + CheckpointStore
         + Health
         + Blobs
         + OrgStore

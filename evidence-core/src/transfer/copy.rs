@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::blobs::Blobs;
 use crate::id::{Id, SystemRandom};
 use crate::leases::{Advance, Lease};
-use crate::ledger::{Frontier, root_at, root_needs};
+use crate::ledger::note::SignedNote;
+use crate::ledger::{Checkpoint, Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
 use crate::notifications::deliverer::{NAME, after};
 use crate::notifications::store::{Delivery, Position};
@@ -271,6 +272,7 @@ impl Ledger<'_> {
         self.copy_missing_attachments(attempts, progress).await?;
         self.copy_entries(target_size, source_size, attempts, progress).await?;
         self.copy_deliveries(source_size).await?;
+        self.copy_checkpoint(source_size).await?;
         let new_attachments = attempts.counts.copied - before;
         Ok(Copied {
             organization: self.name(),
@@ -368,6 +370,25 @@ impl Ledger<'_> {
         }
         let known = to.cursor(NAME, org).await.map_err(CopyError::Target)?;
         if position > known { self.move_cursor(known, position).await } else { Ok(()) }
+    }
+
+    /// Copies the last signed checkpoint, so that whoever signs for the target goes on from it. The target's ledger has
+    /// `size` entries. A source in use may have signed a later checkpoint, which the next copy brings.
+    async fn copy_checkpoint(&self, size: u64) -> Result<(), CopyError> {
+        let (from, to, org) = (self.from.store, self.to.store, self.organization.id);
+        let Some(note) = from.signed_checkpoint(org).await.map_err(CopyError::Source)? else { return Ok(()) };
+        let read = |note: &str| note.parse::<SignedNote>()?.text().parse::<Checkpoint>();
+        let signed = read(&note).map_err(StoreError::corrupt).map_err(CopyError::Source)?;
+        let known = to.signed_checkpoint(org).await.map_err(CopyError::Target)?;
+        let is_known = known
+            .as_deref()
+            .and_then(|known| read(known).ok())
+            .is_some_and(|known| known.size >= signed.size);
+        if signed.size > size || is_known {
+            return Ok(());
+        }
+        let replaced = to.replace_signed_checkpoint(org, known.as_deref(), &note).await;
+        if replaced.map_err(CopyError::Target)? { Ok(()) } else { Err(CopyError::Refused(self.name())) }
     }
 
     /// Moves the target's notification cursor. No server may hold its lease.

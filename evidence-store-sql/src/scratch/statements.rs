@@ -60,6 +60,8 @@ pub(super) const ACTIONS: &str = "
     JOIN scratch.record r ON r.org = o.key AND r.kind = 'action' AND NOT r.archived
     JOIN evidence.ledger l ON l.org = r.org AND l.idx = r.ledger_index";
 
+pub(super) const SIGNED_CHECKPOINT: &str = "SELECT note FROM evidence.checkpoint WHERE org = $1";
+
 pub(super) const ROWS_PAST_HEAD: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),
         (SELECT count(*) FROM evidence.node WHERE org = $1)";
@@ -69,15 +71,15 @@ pub(super) const ROWS_PAST_HEAD: &str = "
 pub(super) const TABLES: Sql = Sql::per_dialect(
     "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
-            'delivery', 'secret_url', 'known_organization', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'checkpoint', 'lease',
+            'cursor', 'delivery', 'secret_url', 'known_organization', '_evidence_migrations')
     GROUP BY m.name ORDER BY m.name",
     "SELECT c.relname::text, json_agg(a.attname ORDER BY a.attnum)::text
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY((i.indkey::smallint[])[0:i.indnkeyatts - 1])
     WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor',
-            'delivery', 'secret_url', 'known_organization', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'checkpoint', 'lease',
+            'cursor', 'delivery', 'secret_url', 'known_organization', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname",
 );
 
@@ -186,8 +188,8 @@ pub(super) const ORPHANED: &str = "
         SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT key FROM evidence.organization))";
 
 /// Tables with rows of organizations that are not derived from the ledgers.
-pub(super) const OF_ORGANIZATIONS: [&str; 7] =
-    ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending", "secret_url"];
+pub(super) const OF_ORGANIZATIONS: [&str; 8] =
+    ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending", "checkpoint", "secret_url"];
 
 /// The ledger contains only the digest of a key's hash, so the scratch tables do not show that the hash
 /// itself is missing.

@@ -16,9 +16,9 @@ use crate::support::Api;
 /// The GET requests of a case: paths and headers.
 pub(crate) type SentGets = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
 
-/// Tables that `rebuild` does not make: the ledger, attachments, secret URLs, leases, cursors, migrations; and `api_key`, whose hashes are
+/// Tables that `rebuild` does not make: the ledger, attachments, secret URLs, signed checkpoints, leases, cursors, migrations; and `api_key`, whose hashes are
 /// kept.
-const KEPT: &str = "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'lease', 'cursor', '_evidence_migrations', 'api_key', 'secret_url')";
+const KEPT: &str = "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'attachment_place', 'checkpoint', 'lease', 'cursor', '_evidence_migrations', 'api_key', 'secret_url')";
 
 /// Takes from the keys everything but the hashes.
 const KEYS_LOST: &str =

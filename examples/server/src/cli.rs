@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -114,6 +115,24 @@ pub(crate) struct ServeOptions {
     /// database.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerOptions {
+    /// The directory with the key that signs the checkpoints of ledgers, and with what was signed last. Created if missing.
+    /// Keep it outside of backups of the database. All servers of a database share it. Default: the file of an SQLite
+    /// database with `-ledger`; none for PostgreSQL, and then no checkpoint is signed.
+    #[arg(long, env = "EVIDENCE_LEDGER_DIR", value_name = "DIRECTORY")]
+    pub(crate) ledger_dir: Option<PathBuf>,
+    /// The name of the ledgers in their checkpoints, such as `evidence.example.com`. Default: the public address without
+    /// its scheme. Once the directory exists, the name in it holds.
+    #[arg(long, env = "EVIDENCE_LEDGER_NAME", value_name = "NAME")]
+    pub(crate) ledger_name: Option<String>,
+    /// The file of the key: Ed25519 in PKCS#8 (PEM). Default: `key.pem` in the directory, created if missing.
+    #[arg(long, env = "EVIDENCE_LEDGER_KEY", value_name = "FILE")]
+    pub(crate) ledger_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -351,6 +370,19 @@ pub(crate) enum LedgerCommand {
         org: OrgName,
         #[command(flatten)]
         host: HostOptions,
+    },
+    /// Name the ledgers anew, after a database was restored from a backup that is older than its signed checkpoints.
+    ///
+    /// Checkpoints of the new name need not extend those of the former name. The last of these is recorded in each ledger.
+    /// Stop all servers first.
+    NewOrigin {
+        /// The new name, such as `evidence.example.com/2`.
+        name: String,
+        #[command(flatten)]
+        host: HostOptions,
+        /// The directory with the key, as for `serve`.
+        #[arg(long, env = "EVIDENCE_LEDGER_DIR", value_name = "DIRECTORY")]
+        ledger_dir: Option<PathBuf>,
     },
     /// Print the number of entries and the root of a ledger, separated by a space.
     ///

@@ -19,6 +19,15 @@ pub(crate) enum Failure {
     Postgres(#[from] evidence_store_postgres::ConnectError),
     #[error("{0}")]
     Attachments(#[from] evidence_object_store::OpenError),
+    #[error("{0}")]
+    LedgerKeys(#[from] evidence_core::checkpoints::LedgerKeysError),
+    #[error(
+        "the ledgers of {} are named '{name}', not '{given}': 'evidence-server ledger new-origin' names them anew",
+        directory.display()
+    )]
+    OtherLedgerName { directory: PathBuf, name: String, given: String },
+    #[error("a PostgreSQL database has no directory for ledger keys: set --ledger-dir")]
+    NoLedgerDirectory,
     #[error("notifications cannot be sent: {0}")]
     Notifications(#[from] evidence_notify::NoNotifier),
     #[error("the store failed: {0}")]

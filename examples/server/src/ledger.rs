@@ -1,18 +1,29 @@
 //! `ledger`: commands about an organization's ledger.
 
+use std::path::{Path, PathBuf};
+
 use evidence_core::administration::EndedFuture;
+use evidence_core::checkpoints::LedgerKeys;
 use evidence_core::name::OrgName;
 use evidence_core::store::MAX_CLOCK_LEAD;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Evidence, Settings, StoreError};
 
-use crate::cli::LedgerCommand;
+use crate::cli::{LedgerCommand, LedgerOptions, StoreOptions};
 use crate::failure::Failure;
 use crate::store::{self, AnyStore};
 
 /// Runs `ledger`.
 pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
     match command {
+        LedgerCommand::NewOrigin { name, host, ledger_dir } => {
+            let directory = directory(ledger_dir, &host.store)?.ok_or(Failure::NoLedgerDirectory)?;
+            let store = store::open_existing(&host.store).await?;
+            let named = new_origin(&store, &host.operator, &directory, &name).await;
+            store.close().await;
+            println!("{} ledgers are named '{name}' from now on", named?);
+            Ok(())
+        }
         LedgerCommand::Root { org, host } => {
             let store = store::open_existing(&host.store).await?;
             let printed = print_root(&store, &host.operator, &org).await;
@@ -30,6 +41,50 @@ pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// Returns the directory of the ledger keys.
+fn directory(given: Option<PathBuf>, store: &StoreOptions) -> Result<Option<PathBuf>, Failure> {
+    match given {
+        Some(directory) => Ok(Some(directory)),
+        None => Ok(store::sqlite_file(store)?.map(|file| {
+            let mut path = file.into_os_string();
+            path.push("-ledger");
+            PathBuf::from(path)
+        })),
+    }
+}
+
+/// Opens the keys of the ledgers. `default_name` is the name if the directory is new and no name is given.
+pub(crate) fn keys(
+    options: &LedgerOptions,
+    store: &StoreOptions,
+    default_name: &str,
+) -> Result<Option<LedgerKeys>, Failure> {
+    let LedgerOptions { ledger_dir, ledger_name, ledger_key } = options;
+    let Some(directory) = directory(ledger_dir.clone(), store)? else { return Ok(None) };
+    let name = ledger_name.as_deref().unwrap_or(default_name);
+    let keys = LedgerKeys::open(&directory, name, ledger_key.as_deref())?;
+    match ledger_name {
+        Some(given) if given != keys.name() => {
+            let (name, given) = (keys.name().to_owned(), given.clone());
+            Err(Failure::OtherLedgerName { directory, name, given })
+        }
+        _ => Ok(Some(keys)),
+    }
+}
+
+/// Names the ledgers anew. Returns the number of ledgers with a signed checkpoint.
+async fn new_origin(
+    store: &AnyStore,
+    operator: &OrgName,
+    directory: &Path,
+    name: &str,
+) -> Result<u64, Failure> {
+    LedgerKeys::rename(directory, name)?;
+    let keys = LedgerKeys::open(directory, name, None)?;
+    let service = Evidence::new(store.store(), Settings::default());
+    Ok(service.administration(operator).note_former_checkpoints(&keys).await?)
 }
 
 /// Prints the size and the root of a ledger, separated by a space.

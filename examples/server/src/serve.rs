@@ -65,7 +65,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
-    let ServeOptions { store: store_options, api, attachments } = options;
+    let ServeOptions { store: store_options, api, attachments, ledger } = options;
     let _log = logging::start(&api.log)?;
     let limits = api.limits()?;
     let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
@@ -79,7 +79,14 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     warn_of_clock(&store).await;
     let work = Work::new(&api)?;
     let listener = Listener::open(&api).await?;
-    let service = Evidence::new(store.store(), listener.settings(&api, limits));
+    let settings = listener.settings(&api, limits);
+    let name = settings.public_url.split_once("://").map_or(settings.public_url.as_str(), |(_, name)| name);
+    let keys = crate::ledger::keys(&ledger, &store_options, name)?;
+    let service = Evidence::new(store.store(), settings);
+    let service = match keys {
+        Some(keys) => service.with_ledger_keys(keys),
+        None => service,
+    };
     let service = match attachments {
         Some(attachments) => service.with_attachments(Arc::new(attachments)),
         None => service,

@@ -1,5 +1,6 @@
 //! Opens the store of a database URL, and does what commands need beyond the library's traits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use evidence_core::transfer::Transfer;
@@ -24,12 +25,16 @@ pub(crate) async fn open(options: &StoreOptions) -> Result<AnyStore, Failure> {
 
 /// Opens an existing store in the version of this program.
 pub(crate) async fn open_existing(options: &StoreOptions) -> Result<AnyStore, Failure> {
-    let url = options.database_url.as_str();
-    let file = if is_sqlite(url) { Some(Sqlite::file_at(url)?) } else { None };
-    match file {
+    match sqlite_file(options)? {
         Some(file) if !file.is_file() => Err(Failure::NoDatabase(file)),
         _ => connect(options, false).await,
     }
+}
+
+/// Returns the file of an SQLite database.
+pub(crate) fn sqlite_file(options: &StoreOptions) -> Result<Option<PathBuf>, Failure> {
+    let url = options.database_url.as_str();
+    Ok(if is_sqlite(url) { Some(Sqlite::file_at(url)?) } else { None })
 }
 
 async fn connect(options: &StoreOptions, migrate: bool) -> Result<AnyStore, Failure> {

@@ -19,6 +19,7 @@ use evidence_core::attestations::{
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::builds::{Build, BuildFilter, BuildStore};
+use evidence_core::checkpoints::CheckpointStore;
 use evidence_core::controls::{Control, ControlFilter, ControlStore, ControlVersion};
 use evidence_core::deployments::{Deployment, DeploymentFilter, DeploymentStore, DeploymentTime};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment, MemberChange};
@@ -87,6 +88,11 @@ intercept! {
         put_attachment_place(place: AttachmentPlace) -> bool;
     }
 
+    CheckpointStore {
+        signed_checkpoint(org: Id) -> Option<String>;
+        replace_signed_checkpoint(org: Id, old: Option<&str>, new: &str) -> bool;
+    }
+
     LedgerStore {
         ledger_head(org: Id) -> Option<Frontier>;
         ledger_sizes(orgs: &[Id]) -> Vec<(Id, u64)>;
@@ -95,6 +101,7 @@ intercept! {
         ledger_size_at(org: Id, at: Timestamp) -> u64;
         ledger_leaves(org: Id, first: u64, limit: u64) -> Vec<Leaf>;
         ledger_entries_at(org: Id, indexes: &[u64]) -> Vec<StoredEntry>;
+        record_entry(org: Id, record: Id) -> Option<u64>;
         ledger_hashes(org: Id, needs: &Needs) -> LedgerHashes;
     }
 

@@ -1,0 +1,280 @@
+//! The directory with the keys of ledgers, and with what was signed last.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use ed25519_dalek::SigningKey;
+use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::id::{Id, Random, SystemRandom};
+use crate::ledger::Checkpoint;
+use crate::ledger::note::{NoteError, NoteSigner, SignedNote};
+use crate::lock::locked;
+
+/// The file with the name of the ledgers, and with their former names.
+const NAME: &str = "name";
+/// The file with the key, if it has no other place: PKCS#8 in PEM (RFC 5958, RFC 7468).
+const KEY: &str = "key.pem";
+/// The file with the key that was used before. While it is there, checkpoints are signed with both.
+const FORMER_KEY: &str = "former-key.pem";
+/// The directory with the last signed checkpoint of each ledger, by the id of its organization.
+const SIGNED: &str = "signed";
+
+/// The keys of a service's ledgers, and the last checkpoint that was signed for each: a directory outside of the store.
+///
+/// | file | content |
+/// |---|---|
+/// | `name` | the name of the ledgers; below it their former names |
+/// | `key.pem` | an Ed25519 key in PKCS#8, readable by its owner only |
+/// | `former-key.pem` | the key that was used before: checkpoints are signed with both |
+/// | `signed/<organization's id>` | the last signed checkpoint of a ledger |
+///
+/// The ledger of an organization is named `<name>/<organization's id>`, and has a key of its own, which is derived from the
+/// key in the file and from that name. A policy may list no key twice
+/// ([C2SP tlog-policy](https://c2sp.org/tlog-policy)), so two organizations have two keys.
+///
+/// To replace the key, rename `key.pem` to `former-key.pem` and start the service. Remove `former-key.pem` when everybody
+/// who verifies has the new key.
+pub struct LedgerKeys {
+    directory: PathBuf,
+    name: String,
+    former_names: Vec<String>,
+    /// The key, and the former one.
+    seeds: Vec<[u8; 32]>,
+    /// Held while a signed checkpoint is compared with the last one and replaces it.
+    writing: Mutex<()>,
+}
+
+impl std::fmt::Debug for LedgerKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { directory, name, former_names, .. } = self;
+        f.debug_struct("LedgerKeys")
+            .field("directory", directory)
+            .field("name", name)
+            .field("former_names", former_names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reason why the keys cannot be used, as a sentence with the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerKeysError {
+    /// A file or directory cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A file should have a key, and does not.
+    #[error("{} has no Ed25519 key in PKCS#8 (PEM): {reason}", path.display())]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        reason: String,
+    },
+    /// The key is gone, but checkpoints were signed with it.
+    #[error(
+        "{} is gone, and checkpoints were signed with it: restore it. If it is lost, rename the ledgers with \
+         'evidence-server ledger new-origin'", path.display()
+    )]
+    LostKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The name cannot be the name of a ledger.
+    #[error("the name of the ledgers: {0}")]
+    Name(#[from] NoteError),
+    /// The name was used before.
+    #[error("the ledgers were named '{0}' before: choose another name")]
+    UsedName(String),
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> LedgerKeysError {
+    |source| LedgerKeysError::File { path: path.to_owned(), source }
+}
+
+fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file durably: it has the old or the new content, whatever happens.
+fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let (directory, new) = (path.parent().unwrap_or(Path::new(".")), path.with_added_extension("new"));
+    let mut file = File::create(&new)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // Only then is the new name durable. Not every system can open a directory.
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+fn read_key(path: &Path) -> Result<Option<[u8; 32]>, LedgerKeysError> {
+    let Some(pem) = read_if_exists(path).map_err(at(path))? else { return Ok(None) };
+    let no_key = |error: ed25519_dalek::pkcs8::Error| LedgerKeysError::NoKey {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    SigningKey::from_pkcs8_pem(&pem).map(|key| Some(key.to_bytes())).map_err(no_key)
+}
+
+/// Writes a new key, which only its owner may read.
+fn create_key(path: &Path, random: &dyn Random) -> Result<[u8; 32], LedgerKeysError> {
+    let mut seed = [0; 32];
+    random.fill(&mut seed);
+    let pem = SigningKey::from_bytes(&seed).to_pkcs8_pem(LineEnding::LF);
+    let no_key = |error: ed25519_dalek::pkcs8::Error| LedgerKeysError::NoKey {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let pem = pem.map_err(no_key)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let write = || {
+        let mut file = options.open(path)?;
+        file.write_all(pem.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(at(path)).map(|()| seed)
+}
+
+impl LedgerKeys {
+    /// Opens the directory. In a new one, names the ledgers `name` and creates a key, unless `key` is the path of one
+    /// elsewhere. Later the name in the directory holds.
+    ///
+    /// # Errors
+    /// [`LedgerKeysError`] if a file cannot be read or written, or if the key is lost.
+    pub fn open(directory: &Path, name: &str, key: Option<&Path>) -> Result<Self, LedgerKeysError> {
+        let signed = directory.join(SIGNED);
+        fs::create_dir_all(&signed).map_err(at(&signed))?;
+        let name_file = directory.join(NAME);
+        let names = read_if_exists(&name_file).map_err(at(&name_file))?;
+        let is_new = names.is_none();
+        let names = names.unwrap_or_else(|| name.to_owned());
+        let mut names = names.lines().map(str::to_owned);
+        let name = names.next().unwrap_or_default();
+        NoteSigner::new(&name, &[0; 32])?;
+        let former = read_key(&directory.join(FORMER_KEY))?;
+        let own = directory.join(KEY);
+        let path = key.unwrap_or(&own);
+        let seed = match read_key(path)? {
+            Some(seed) => seed,
+            None if key.is_none() && (is_new || former.is_some()) => create_key(path, &SystemRandom)?,
+            None => return Err(LedgerKeysError::LostKey { path: path.to_owned() }),
+        };
+        if is_new {
+            replace(&name_file, &format!("{name}\n")).map_err(at(&name_file))?;
+        }
+        let seeds = [Some(seed), former].into_iter().flatten().collect();
+        let directory = directory.to_owned();
+        Ok(Self { directory, name, former_names: names.collect(), seeds, writing: Mutex::new(()) })
+    }
+
+    /// Names the ledgers anew: from now on, each begins again as a log of the new name, which need not extend what was
+    /// signed before. Creates a key if it was lost. Does nothing if the ledgers have this name.
+    ///
+    /// # Errors
+    /// [`LedgerKeysError`] if the name was used before, or if a file cannot be read or written.
+    pub fn rename(directory: &Path, name: &str) -> Result<(), LedgerKeysError> {
+        NoteSigner::new(name, &[0; 32])?;
+        let path = directory.join(NAME);
+        let names = fs::read_to_string(&path).map_err(at(&path))?;
+        match names.lines().position(|used| used == name) {
+            Some(0) => return Ok(()),
+            Some(_) => return Err(LedgerKeysError::UsedName(name.to_owned())),
+            None => {}
+        }
+        let key = directory.join(KEY);
+        if read_key(&key)?.is_none() {
+            create_key(&key, &SystemRandom)?;
+        }
+        replace(&path, &format!("{name}\n{names}")).map_err(at(&path))
+    }
+
+    /// Returns the name of the ledgers.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the name of an organization's ledger: the origin of its checkpoints.
+    pub fn origin(&self, org: Id) -> String {
+        format!("{}/{org}", self.name)
+    }
+
+    /// Returns whether this was the name of the organization's ledger before.
+    pub(crate) fn is_former_origin(&self, origin: &str, org: Id) -> bool {
+        self.former_names.iter().any(|name| origin == format!("{name}/{org}"))
+    }
+
+    /// Returns the one of these last signed notes with the most entries, if the ledger was not signed yet under its present
+    /// name.
+    pub(crate) fn former_checkpoint(&self, org: Id, last: impl Iterator<Item = String>) -> Option<String> {
+        let read = last.filter_map(|note| Some((checkpoint(&note)?, note)));
+        let (checkpoint, note) = read.max_by_key(|(last, _)| (last.origin == self.origin(org), last.size))?;
+        self.is_former_origin(&checkpoint.origin, org).then_some(note)
+    }
+
+    /// Returns the signers of an organization's ledger: with the key, and with the former one.
+    ///
+    /// # Errors
+    /// [`NoteError::KeyName`] if the name of the ledger cannot be the name of a key.
+    pub fn signers(&self, org: Id) -> Result<Vec<NoteSigner>, NoteError> {
+        let origin = self.origin(org);
+        self.seeds.iter().map(|seed| NoteSigner::new(&origin, &derived(seed, &origin))).collect()
+    }
+
+    fn path(&self, org: Id) -> PathBuf {
+        self.directory.join(SIGNED).join(org.to_string())
+    }
+
+    /// Returns the note that was signed last for this organization.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn last_signed(&self, org: Id) -> io::Result<Option<String>> {
+        read_if_exists(&self.path(org))
+    }
+
+    /// Keeps a note that the store accepted as the last one, durably. Another request may have kept a later one meanwhile.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn keep(&self, org: Id, note: &str) -> io::Result<()> {
+        let _writing = locked(&self.writing);
+        let (path, new) = (self.path(org), checkpoint(note));
+        let is_later = |last: &str| {
+            let both = checkpoint(last).zip(new.as_ref());
+            both.is_some_and(|(last, new)| last.origin == new.origin && last.size > new.size)
+        };
+        match read_if_exists(&path)? {
+            Some(last) if last == note || is_later(&last) => Ok(()),
+            _ => replace(&path, note),
+        }
+    }
+}
+
+fn checkpoint(note: &str) -> Option<Checkpoint> {
+    note.parse::<SignedNote>().ok()?.text().parse().ok()
+}
+
+/// Derives the seed of a ledger's key: HMAC-SHA256 (RFC 2104) of its name.
+fn derived(seed: &[u8; 32], origin: &str) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(seed).expect("HMAC accepts keys of any length");
+    mac.update(b"the ledger ");
+    mac.update(origin.as_bytes());
+    mac.finalize().into_bytes().into()
+}

@@ -1,0 +1,14 @@
+//! Signed checkpoints of ledgers ([C2SP tlog-checkpoint](https://c2sp.org/tlog-checkpoint@v1.0.0)): the keys, and the rule
+//! that a server never signs a checkpoint that does not extend the last one that was signed.
+//!
+//! The last signed checkpoint of each ledger is kept twice. The store has it for all servers, and one of several servers
+//! that sign at once succeeds. [`LedgerKeys`] has it beside the key, outside of the store, so that a store that was
+//! restored from a backup is noticed: it is behind the checkpoints that others have seen.
+
+mod keys;
+pub(crate) mod signing;
+pub(crate) mod store;
+
+pub use keys::{LedgerKeys, LedgerKeysError};
+pub use signing::NotSigned;
+pub use store::CheckpointStore;

@@ -1,0 +1,186 @@
+//! Signing the checkpoint of a ledger.
+
+use std::sync::Arc;
+
+use crate::checkpoints::LedgerKeys;
+use crate::context::{Context, retry_on_conflict};
+use crate::error::{Error, Resource, Result};
+use crate::id::Id;
+use crate::ledger::note::{NoteError, NoteSigner, SignedNote};
+use crate::ledger::{Checkpoint, Frontier, consistency, consistency_needs, verify_consistency};
+use crate::store::error::StoreError;
+
+/// The reason why a checkpoint is not signed although there is a key, as a sentence with the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotSigned {
+    /// The ledger lacks entries that a signed checkpoint covers.
+    #[error(
+        "the ledger has {size} entries, but a checkpoint of {signed} was signed. Was the database restored from an older \
+         backup? Then 'evidence-server ledger new-origin' begins a log of another name"
+    )]
+    Behind {
+        /// The number of entries of the signed checkpoint.
+        signed: u64,
+        /// The number of entries now.
+        size: u64,
+    },
+    /// Entries that a signed checkpoint covers are others now.
+    #[error(
+        "the first {signed} entries of the ledger are not those of the checkpoint that was signed. If the database was \
+         restored from a backup, 'evidence-server ledger new-origin' begins a log of another name; if not, somebody changed it"
+    )]
+    Rewritten {
+        /// The number of entries of the signed checkpoint.
+        signed: u64,
+    },
+    /// The last checkpoint was signed with another key, or for a log of another name.
+    #[error(
+        "the last checkpoint is of the log '{origin}', which this server's key does not sign. All servers of a database need \
+         the same ledger keys"
+    )]
+    OtherLog {
+        /// The name of the log.
+        origin: String,
+    },
+    /// The last signed checkpoint cannot be read.
+    #[error("the checkpoint that was signed last cannot be read: {reason}")]
+    Unreadable {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// A checkpoint with its signatures.
+#[derive(Debug)]
+pub(crate) struct SignedCheckpoint {
+    pub(crate) checkpoint: Checkpoint,
+    /// The signed note.
+    pub(crate) note: String,
+    signers: Vec<NoteSigner>,
+}
+
+impl SignedCheckpoint {
+    /// Returns the signer with the present key, for other forms of a proof.
+    pub(crate) fn signer(&self) -> &NoteSigner {
+        &self.signers[0]
+    }
+}
+
+/// A log as its keys know it.
+struct Log<'a> {
+    origin: String,
+    signers: Vec<NoteSigner>,
+    keys: &'a Arc<LedgerKeys>,
+    org: Id,
+    cx: &'a Context<'a>,
+}
+
+/// Returns the keys of the ledgers.
+///
+/// # Errors
+/// [`Error::NotFound`] if this server has none.
+pub(crate) fn keys<'a>(cx: &Context<'a>) -> Result<&'a Arc<LedgerKeys>> {
+    const NONE: &str = "this server has no key for ledgers, so it signs no checkpoints";
+    let missing = || cx.missing(Resource::Checkpoint, NONE);
+    Ok(cx.ledger_keys().ok_or_else(missing)?)
+}
+
+/// Returns the error of a ledger with a name that no key can have. [`LedgerKeys::open`] refuses such names.
+pub(crate) fn bad_name(error: NoteError) -> Error {
+    Error::Internal { what: "a ledger has a name that no key can have", source: error.into() }
+}
+
+/// Returns the signed checkpoint of all entries that the ledger of the request's organization has now.
+///
+/// # Errors
+/// [`Error::NotFound`] if this server has no keys; [`Error::NotSigned`] if the ledger does not extend what was signed last.
+pub(crate) async fn current(cx: &Context<'_>) -> Result<SignedCheckpoint> {
+    let (org, keys) = (cx.org()?, keys(cx)?);
+    let signers = keys.signers(org).map_err(bad_name)?;
+    let log = Log { origin: keys.origin(org), signers, keys, org, cx };
+    match retry_on_conflict(|| log.sign()).await {
+        Ok((checkpoint, note)) => {
+            cx.set_unsigned(org, false);
+            Ok(SignedCheckpoint { checkpoint, note, signers: log.signers })
+        }
+        Err(error) => {
+            if matches!(error, Error::NotSigned(_)) {
+                cx.set_unsigned(org, true);
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Log<'_> {
+    /// Signs the checkpoint of the ledger. If it did not grow, the result is the checkpoint that was signed last.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if another request signed meanwhile.
+    async fn sign(&self) -> Result<(Checkpoint, String)> {
+        let store = self.cx.store();
+        let stored = store.signed_checkpoint(self.org).await?;
+        let kept = self.with_files(|keys, org| keys.last_signed(org)).await?;
+        // Read after what was signed, so that it has at least as many entries.
+        let ledger = self.cx.ledger().await?;
+        for note in [&stored, &kept].into_iter().flatten() {
+            if let Some(last) = self.own(note)? {
+                self.check_extends(&last, &ledger).await?;
+            }
+        }
+        let checkpoint = Checkpoint { origin: self.origin.clone(), size: ledger.size(), root: ledger.root() };
+        let note = checkpoint.sign(&self.signers);
+        if stored.as_ref() != Some(&note)
+            && !store.replace_signed_checkpoint(self.org, stored.as_deref(), &note).await?
+        {
+            return Err(StoreError::Conflict.into());
+        }
+        if kept.as_ref() != Some(&note) {
+            let note = note.clone();
+            self.with_files(move |keys, org| keys.keep(org, &note)).await?;
+        }
+        Ok((checkpoint, note))
+    }
+
+    async fn with_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&LedgerKeys, Id) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (keys, org) = (Arc::clone(self.keys), self.org);
+        let done = tokio::task::spawn_blocking(move || work(&keys, org)).await;
+        let done = done.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+        done.map_err(|error| {
+            tracing::error!(%error, "the directory of the ledger keys cannot be read or written");
+            StoreError::Unavailable("the directory of the ledger keys cannot be read or written".into())
+                .into()
+        })
+    }
+
+    /// Returns the checkpoint of a note that was signed last; `None` if it is of a former name of the log, which need not be
+    /// extended.
+    fn own(&self, note: &str) -> Result<Option<Checkpoint>, NotSigned> {
+        let unreadable = |reason: &dyn ToString| NotSigned::Unreadable { reason: reason.to_string() };
+        let note: SignedNote = note.parse().map_err(|error| unreadable(&error))?;
+        let last: Checkpoint = note.text().parse().map_err(|error| unreadable(&error))?;
+        if self.keys.is_former_origin(&last.origin, self.org) {
+            return Ok(None);
+        }
+        let is_signed = note.verify(self.signers.iter().map(NoteSigner::verifier)).is_ok();
+        if last.origin != self.origin || !is_signed {
+            return Err(NotSigned::OtherLog { origin: last.origin });
+        }
+        Ok(Some(last))
+    }
+
+    async fn check_extends(&self, last: &Checkpoint, ledger: &Frontier) -> Result<()> {
+        let (signed, size) = (last.size, ledger.size());
+        if signed > size {
+            return Err(NotSigned::Behind { signed, size }.into());
+        }
+        let known = self.cx.store().ledger_hashes(self.org, &consistency_needs(signed, size)).await?;
+        let extends = consistency(signed, size, &known)
+            .is_ok_and(|path| verify_consistency(signed, size, last.root, ledger.root(), &path));
+        if extends { Ok(()) } else { Err(NotSigned::Rewritten { signed }.into()) }
+    }
+}
