@@ -166,7 +166,7 @@ async fn records_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
         artifact_reported(300, 100, Some(200), "a"),
         Fact::AttestationAdded { record: attestation(400, 100, 200, "unit-tests") },
         Fact::EnvironmentCreated { record: environment(500, "prod") },
-        Fact::TextKept { text: "a".to_owned() },
+        Fact::LedgerNamed { name: "a/2".to_owned(), former: "a\n1\nb\n\n\u{2014} a c\n".to_owned() },
         Fact::FlowTagged { record: flow(100, "shop") },
     ];
     org.record(facts).await?;

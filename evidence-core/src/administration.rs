@@ -5,7 +5,7 @@ use crate::api_keys::operations::ApiKeyInput;
 use crate::api_keys::view::{ApiKeyView, NewApiKey};
 use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::ApiKey;
-use crate::checkpoints::LedgerKeys;
+use crate::checkpoints::keys::LedgerKeys;
 use crate::context::{Draft, retry_on_conflict};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition, RecordKind};
@@ -325,7 +325,7 @@ impl Administration<'_> {
             after = page.more;
             for Organization { id, .. } in page.records {
                 let unreadable = |error: std::io::Error| StoreError::Failed(error.into());
-                let kept = keys.last_signed(id).map_err(unreadable)?;
+                let kept = keys.signed().last_signed(id).map_err(unreadable)?;
                 let stored = self.store().signed_checkpoint(id).await?;
                 if let Some(former) = keys.former_checkpoint(id, [stored, kept].into_iter().flatten()) {
                     let fact = Fact::LedgerNamed { name: keys.origin(id), former };

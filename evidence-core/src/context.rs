@@ -21,7 +21,7 @@ use crate::auth::access::{Access, OrgAccess, Principal};
 use crate::auth::actor::{Actor, Role, Scope};
 use crate::blobs::{Blobs, Chunks};
 use crate::budget::Reservation;
-use crate::checkpoints::LedgerKeys;
+use crate::checkpoints::keys::LedgerKeys;
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::checkpoints::NotSigned;
+use crate::checkpoints::not_signed::NotSigned;
 use crate::compute::refused::Refused;
 use crate::decode::InvalidField;
 use crate::store::error::StoreError;

@@ -14,7 +14,7 @@ use crate::admission::Admission;
 use crate::auth::access::{Access, Principal, Target};
 use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::OutsideBlobs;
-use crate::checkpoints::LedgerKeys;
+use crate::checkpoints::keys::LedgerKeys;
 use crate::compute::{Compute, ComputePool, Progress};
 use crate::context::caches::Caches;
 use crate::context::parts::{Parts, record_locks};

@@ -15,6 +15,12 @@ const VDS: i64 = 395;
 const VDP: i64 = 396;
 /// `RFC9162_SHA256`: the tree of RFC 6962.
 const RFC9162_SHA256: i64 = 1;
+/// The header parameter with the claims of a CBOR Web Token (RFC 9597), which RFC 9943 §6 asks of receipts.
+const CWT_CLAIMS: i64 = 15;
+/// The claim that names the issuer: the log.
+const ISSUER: i64 = 1;
+/// The claim that names the subject: the index of the entry, in decimal digits.
+const SUBJECT: i64 = 2;
 /// The key of inclusion proofs in [`VDP`].
 const INCLUSION: i64 = -1;
 
@@ -33,9 +39,12 @@ pub fn receipt(
     let path = path.iter().map(|hash| Value::Bytes(hash.as_bytes().to_vec())).collect();
     let proof = Value::Array(vec![size.into(), index.into(), Value::Array(path)]).to_vec()?;
     let proofs = Value::Map(vec![(INCLUSION.into(), Value::Array(vec![Value::Bytes(proof)]))]);
+    let (log, entry) = (signer.verifier().name().to_owned(), index.to_string());
+    let claims = Value::Map(vec![(ISSUER.into(), log.into()), (SUBJECT.into(), entry.into())]);
     let protected = HeaderBuilder::new()
         .algorithm(iana::Algorithm::EdDSA)
         .key_id(key_id(signer.verifier()))
+        .value(CWT_CLAIMS, claims)
         .value(VDS, RFC9162_SHA256.into())
         .build();
     let receipt = CoseSign1Builder::new()
@@ -48,8 +57,7 @@ pub fn receipt(
 
 /// Returns the key id of receipts that this key verifies: its text without the key itself.
 fn key_id(key: &VerifierKey) -> Vec<u8> {
-    let text = key.to_string();
-    text.rsplit_once('+').map_or(text.as_str(), |(id, _)| id).as_bytes().to_vec()
+    format!("{}+{:08x}", key.name(), u32::from_be_bytes(key.id())).into_bytes()
 }
 
 /// Returns whether this is a receipt for the leaf with this hash, signed by this key: its index and the size of the tree.

@@ -196,6 +196,14 @@ impl FutureEntries {
 /// A callback that receives each organization's name before its check.
 type OnOrganization = Box<dyn FnMut(&str) + Send>;
 
+/// What is stored beside the ledgers, and is compared with them.
+struct BesideLedgers {
+    /// The hashes of keys, by key id.
+    key_hashes: BTreeMap<String, KeyHash>,
+    /// The last signed checkpoints, by organization.
+    checkpoints: BTreeMap<Cell, String>,
+}
+
 /// A walk through all ledgers. It derives the rows of the sound ones.
 struct Walk<S> {
     scratch: Scratch<S>,
@@ -269,8 +277,13 @@ impl<S: ScratchSession> Walk<S> {
     async fn read(&mut self, after: Option<Cell>, quota: u64) -> StoreResult<OrgRange> {
         self.scratch.savepoint().await?;
         let hashes = self.scratch.key_hashes().await;
-        let hashes =
+        let key_hashes =
             self.scratch.or_report_damage("table api_key", hashes, &mut self.report.problems).await?;
+        self.scratch.savepoint().await?;
+        let checkpoints = self.scratch.signed_checkpoints().await;
+        let checkpoints =
+            self.scratch.or_report_damage("table checkpoint", checkpoints, &mut self.report.problems).await?;
+        let beside = BesideLedgers { key_hashes, checkpoints };
         let mut range = OrgRange::after(after);
         let before = self.report.entries;
         let ledgers = self.scratch.readable_ledgers(range.after.clone(), &mut self.report.problems).await?;
@@ -287,7 +300,7 @@ impl<S: ScratchSession> Walk<S> {
             self.report.organizations += 1;
             let problems = self.report.problems.len();
             self.scratch.savepoint().await?;
-            let read = self.ledger(&ledger, &hashes).await;
+            let read = self.ledger(&ledger, &beside).await;
             let part = format!("organization {}: its ledger", ledger.1);
             self.scratch.or_report_damage(&part, read, &mut self.report.problems).await?;
             if self.report.problems.len() > problems {
@@ -337,7 +350,7 @@ impl<S: ScratchSession> Walk<S> {
     }
 
     /// Checks a ledger page by page, and derives its rows as long as it is sound.
-    async fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
+    async fn ledger(&mut self, ledger: &Ledger, beside: &BesideLedgers) -> StoreResult<()> {
         let org = &ledger.0;
         let before = self.report.problems.len();
         let head = match self.scratch.head(org).await {
@@ -351,7 +364,7 @@ impl<S: ScratchSession> Walk<S> {
         if head.is_none() && self.report.problems.len() == before {
             self.problem(ledger, "its ledger has no head");
         }
-        let mut signed = self.signed_checkpoint(ledger).await?;
+        let mut signed = beside.checkpoints.get(org).and_then(|note| self.signed_checkpoint(ledger, note));
         // Without a head, the entries are checked to their end.
         let size = head.as_ref().map(Frontier::size);
         let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
@@ -405,7 +418,7 @@ impl<S: ScratchSession> Walk<S> {
                 return Ok(());
             }
             if self.report.problems.len() == before {
-                match self.scratch.derive(org, &mut derivation, &page, hashes).await {
+                match self.scratch.derive(org, &mut derivation, &page, &beside.key_hashes).await {
                     Err(error @ StoreError::Unavailable(_)) => return Err(error),
                     Err(error) => {
                         self.problem(
@@ -449,19 +462,14 @@ impl<S: ScratchSession> Walk<S> {
         Ok(())
     }
 
-    /// Returns the last signed checkpoint of a ledger. Its signature is not checked, because the keys are elsewhere.
-    async fn signed_checkpoint(&mut self, ledger: &Ledger) -> StoreResult<Option<Checkpoint>> {
-        self.scratch.savepoint().await?;
-        let note = self.scratch.signed_checkpoint(&ledger.0).await;
-        let note = self.scratch.or_report_damage("table checkpoint", note, &mut self.report.problems).await?;
-        let read = |note: &String| note.parse::<SignedNote>()?.text().parse::<Checkpoint>();
-        match note.as_ref().map(read).transpose() {
-            Ok(checkpoint) => Ok(checkpoint),
-            Err(error) => {
-                self.problem(ledger, format_args!("its signed checkpoint cannot be read: {error}"));
-                Ok(None)
-            }
+    /// Returns the signed checkpoint of a ledger from this note. Its signature is not checked, because the keys are elsewhere.
+    fn signed_checkpoint(&mut self, ledger: &Ledger, note: &str) -> Option<Checkpoint> {
+        let read = |note: &str| note.parse::<SignedNote>()?.text().parse::<Checkpoint>();
+        let checkpoint = read(note);
+        if let Err(error) = &checkpoint {
+            self.problem(ledger, format_args!("its signed checkpoint cannot be read: {error}"));
         }
+        checkpoint.ok()
     }
 
     /// Checks an entry. The tree continues from the stored leaf, so one damaged payload is one problem.

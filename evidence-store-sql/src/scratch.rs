@@ -29,7 +29,7 @@ use range::{Derived, key_with_ids};
 use statements::{
     ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BUILT, HASHES_MISSING, HEAD, HEADS,
     KEY_HASHES, MIN_WRITER_VERSION, NAMES, NODES, NOTE_REBUILT, NOTE_REDERIVED, NOW, REDERIVED_THROUGH,
-    REGISTER, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, SIGNED_CHECKPOINT,
+    REGISTER, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD, SAVEPOINT, SIGNED_CHECKPOINTS,
     STORED_TABLES, TABLES, TEXTS_MISSING,
 };
 
@@ -338,9 +338,9 @@ impl<S: ScratchSession> Scratch<S> {
         head.map(|(size, hashes)| frontier(size, &hashes)).transpose()
     }
 
-    pub(crate) async fn signed_checkpoint(&mut self, org: &Cell) -> StoreResult<Option<String>> {
-        let note = self.rows::<(String,)>(SIGNED_CHECKPOINT, vec![org.clone().into()]).await?;
-        Ok(note.into_iter().next().map(|(note,)| note))
+    /// Returns the last signed checkpoint of each organization.
+    pub(crate) async fn signed_checkpoints(&mut self) -> StoreResult<BTreeMap<Cell, String>> {
+        Ok(self.rows::<(Cell, String)>(SIGNED_CHECKPOINTS, vec![]).await?.into_iter().collect())
     }
 
     /// Returns entries of a ledger with their recorded times, without clock corrections.

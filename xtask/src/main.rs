@@ -7,6 +7,8 @@ mod postgres;
 mod results;
 mod run;
 mod schemathesis;
+mod server;
+mod verifiers;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ cargo xtask <command>
   schemathesis
            the server on both stores, with requests that schemathesis (from PyPI) generates from openapi.json; half
            an hour
+  verifiers
+           the server's checkpoints, tiles and proofs, with verifiers in Go and Python that others wrote
   bench    the benchmarks, in release builds
   bench --page <bench>...
            these benchmarks, such as `bench_loads`, or all of them, then writes the page of figures, benches/README.md
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["openapi"] => openapi(),
         ["schemathesis"] => schemathesis::run(),
+        ["verifiers"] => verifiers::run(),
         ["bench"] => bench(&[], None),
         ["bench", "--page", ref benches @ ..] if are_names(benches) => page(benches),
         ["repeat", times, filter] => repeat(times, filter),
@@ -185,6 +190,7 @@ fn ci() -> Result {
         cargo(["check", "--package", "evidence-ledger", "--target", WASM]).run()
     })?;
     step("tests", || test(Need::Always, &[]))?;
+    verifiers::run()?;
     step("documentation", || {
         cargo(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings").run()
     })?;

@@ -2,20 +2,18 @@
 //! from it. schemathesis comes from PyPI and is installed in `target/`. `xtask/schemathesis.toml` configures
 //! the requests and checks.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
 use evidence_test_postgres::SchemaName;
 
 use crate::postgres::Server;
-use crate::run::{self, Result, Run, cargo, program};
+use crate::run::{self, Result, cargo, program};
+use crate::server::{Database, KEY, Serving};
 use crate::step;
 
 /// The version that the configuration was written for.
 const VERSION: &str = "4.32.5";
 const CONFIGURATION: &str = "xtask/schemathesis.toml";
-const KEY: &str = "a-key-that-only-servers-on-this-machine-take";
 
 /// Tests the server on both stores.
 pub(crate) fn run() -> Result {
@@ -50,48 +48,11 @@ fn installed() -> Result<PathBuf> {
     Ok(installed)
 }
 
-/// The database of the server.
-#[derive(Debug)]
-struct Database<'a> {
-    url: String,
-    schema: Option<&'a str>,
-}
-
-/// A server that is stopped when this is dropped.
-#[derive(Debug)]
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn test(schemathesis: &Path, database: &Database<'_>) -> Result {
-    evidence_server(database).args(["seed", "--user", "jane", "--org", "acme", "--api-key", KEY]).run()?;
-    let address = unused_address()?;
-    let mut serve = evidence_server(database).env("EVIDENCE_LISTEN", address.to_string()).args(["serve"]);
-    // The log has a line for each rejected request.
-    let _serving = Serving(serve.command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    let serving = Serving::start(database)?;
     program(schemathesis)
         .env("EVIDENCE_API_KEY", KEY)
         .args(["--config-file", CONFIGURATION, "run", "--wait-for-schema", "60"])
-        .args([format!("http://{address}/api/v2/openapi.json")])
+        .args([format!("{}/openapi.json", serving.url())])
         .run()
-}
-
-fn evidence_server(database: &Database<'_>) -> Run {
-    let name = format!("debug/evidence-server{}", std::env::consts::EXE_SUFFIX);
-    let server = program(run::target().join(name)).env("EVIDENCE_DATABASE_URL", &database.url);
-    match database.schema {
-        Some(schema) => server.env("EVIDENCE_DATABASE_SCHEMA", schema),
-        None => server,
-    }
-}
-
-/// Returns an unused address of this machine.
-fn unused_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

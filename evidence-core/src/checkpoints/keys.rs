@@ -1,4 +1,4 @@
-//! The directory with the keys of ledgers, and with what was signed last.
+//! The keys of ledgers, and the place with what was signed last.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -25,39 +25,49 @@ const FORMER_KEY: &str = "former-key.pem";
 /// The directory with the last signed checkpoint of each ledger, by the id of its organization.
 const SIGNED: &str = "signed";
 
-/// The keys of a service's ledgers, and the last checkpoint that was signed for each: a directory outside of the store.
-///
-/// | file | content |
-/// |---|---|
-/// | `name` | the name of the ledgers; below it their former names |
-/// | `key.pem` | an Ed25519 key in PKCS#8, readable by its owner only |
-/// | `former-key.pem` | the key that was used before: checkpoints are signed with both |
-/// | `signed/<organization's id>` | the last signed checkpoint of a ledger |
+/// The keys of a service's ledgers, and the place outside of the store that has the last checkpoint that was signed for
+/// each.
 ///
 /// The ledger of an organization is named `<name>/<organization's id>`, and has a key of its own, which is derived from the
-/// key in the file and from that name. A policy may list no key twice
+/// service's key and from that name. A policy may list no key twice
 /// ([C2SP tlog-policy](https://c2sp.org/tlog-policy)), so two organizations have two keys.
-///
-/// To replace the key, rename `key.pem` to `former-key.pem` and start the service. Remove `former-key.pem` when everybody
-/// who verifies has the new key.
 pub struct LedgerKeys {
-    directory: PathBuf,
     name: String,
     former_names: Vec<String>,
     /// The key, and the former one.
     seeds: Vec<[u8; 32]>,
-    /// Held while a signed checkpoint is compared with the last one and replaces it.
-    writing: Mutex<()>,
+    signed: Box<dyn LastSigned>,
+}
+
+/// The place outside of the store with the last checkpoint that was signed for each ledger. If the store and this place
+/// were lost together, a service could sign what contradicts an earlier checkpoint.
+pub trait LastSigned: Send + Sync + 'static {
+    /// Returns the note that was signed last for this organization. Called on a thread that may block.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn last_signed(&self, org: Id) -> io::Result<Option<String>>;
+
+    /// Keeps a note durably in place of an older one of the same log. Other requests may have kept a later one meanwhile,
+    /// which stays ([`is_later`]). Called on a thread that may block.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn keep(&self, org: Id, note: &str) -> io::Result<()>;
+}
+
+/// Returns whether both signed notes are checkpoints of one log, and `last` has more entries than `new`.
+pub fn is_later(last: &str, new: &str) -> bool {
+    checkpoint(last)
+        .zip(checkpoint(new))
+        .is_some_and(|(last, new)| last.origin == new.origin && last.size > new.size)
 }
 
 impl std::fmt::Debug for LedgerKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { directory, name, former_names, .. } = self;
-        f.debug_struct("LedgerKeys")
-            .field("directory", directory)
-            .field("name", name)
-            .field("former_names", former_names)
-            .finish_non_exhaustive()
+        let Self { name, former_names, .. } = self;
+        let mut shown = f.debug_struct("LedgerKeys");
+        shown.field("name", name).field("former_names", former_names).finish_non_exhaustive()
     }
 }
 
@@ -100,6 +110,15 @@ pub enum LedgerKeysError {
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> LedgerKeysError {
     |source| LedgerKeysError::File { path: path.to_owned(), source }
+}
+
+/// Creates a directory and those above it, for their owner only.
+fn create_directory(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
 }
 
 fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
@@ -153,14 +172,34 @@ fn create_key(path: &Path, random: &dyn Random) -> Result<[u8; 32], LedgerKeysEr
 }
 
 impl LedgerKeys {
-    /// Opens the directory. In a new one, names the ledgers `name` and creates a key, unless `key` is the path of one
-    /// elsewhere. Later the name in the directory holds.
+    /// Creates the keys from the seed of an Ed25519 key (RFC 8032 §5.1.5), for a host that keeps it itself.
+    ///
+    /// # Errors
+    /// [`LedgerKeysError::Name`] if no log can have this name.
+    pub fn new(name: &str, seed: [u8; 32], signed: impl LastSigned) -> Result<Self, LedgerKeysError> {
+        NoteSigner::new(name, &seed)?;
+        let (name, former_names) = (name.to_owned(), Vec::new());
+        Ok(Self { name, former_names, seeds: vec![seed], signed: Box::new(signed) })
+    }
+
+    /// Opens a directory with the key and with what was signed last. In a new one, names the ledgers `name` and creates a
+    /// key, unless `key` is the path of one elsewhere. Later the name in the directory holds.
+    ///
+    /// | file | content |
+    /// |---|---|
+    /// | `name` | the name of the ledgers; below it their former names |
+    /// | `key.pem` | an Ed25519 key in PKCS#8, readable by its owner only |
+    /// | `former-key.pem` | the key that was used before: checkpoints are signed with both |
+    /// | `signed/<organization's id>` | the last signed checkpoint of a ledger |
+    ///
+    /// To replace the key, rename `key.pem` to `former-key.pem` and start the service. Remove `former-key.pem` when everybody
+    /// who verifies has the new key.
     ///
     /// # Errors
     /// [`LedgerKeysError`] if a file cannot be read or written, or if the key is lost.
     pub fn open(directory: &Path, name: &str, key: Option<&Path>) -> Result<Self, LedgerKeysError> {
         let signed = directory.join(SIGNED);
-        fs::create_dir_all(&signed).map_err(at(&signed))?;
+        create_directory(&signed).map_err(at(&signed))?;
         let name_file = directory.join(NAME);
         let names = read_if_exists(&name_file).map_err(at(&name_file))?;
         let is_new = names.is_none();
@@ -180,8 +219,8 @@ impl LedgerKeys {
             replace(&name_file, &format!("{name}\n")).map_err(at(&name_file))?;
         }
         let seeds = [Some(seed), former].into_iter().flatten().collect();
-        let directory = directory.to_owned();
-        Ok(Self { directory, name, former_names: names.collect(), seeds, writing: Mutex::new(()) })
+        let signed = Box::new(SignedFiles { directory: signed, writing: Mutex::new(()) });
+        Ok(Self { name, former_names: names.collect(), seeds, signed })
     }
 
     /// Names the ledgers anew: from now on, each begins again as a log of the new name, which need not extend what was
@@ -237,32 +276,29 @@ impl LedgerKeys {
         self.seeds.iter().map(|seed| NoteSigner::new(&origin, &derived(seed, &origin))).collect()
     }
 
-    fn path(&self, org: Id) -> PathBuf {
-        self.directory.join(SIGNED).join(org.to_string())
+    /// Returns the place of what was signed last.
+    pub(crate) fn signed(&self) -> &dyn LastSigned {
+        &*self.signed
+    }
+}
+
+/// A directory with a file for each organization.
+struct SignedFiles {
+    directory: PathBuf,
+    /// Held while a note is compared with the last one and replaces it.
+    writing: Mutex<()>,
+}
+
+impl LastSigned for SignedFiles {
+    fn last_signed(&self, org: Id) -> io::Result<Option<String>> {
+        read_if_exists(&self.directory.join(org.to_string()))
     }
 
-    /// Returns the note that was signed last for this organization.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub(crate) fn last_signed(&self, org: Id) -> io::Result<Option<String>> {
-        read_if_exists(&self.path(org))
-    }
-
-    /// Keeps a note that the store accepted as the last one, durably. Another request may have kept a later one meanwhile.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn keep(&self, org: Id, note: &str) -> io::Result<()> {
+    fn keep(&self, org: Id, note: &str) -> io::Result<()> {
         let _writing = locked(&self.writing);
-        let (path, new) = (self.path(org), checkpoint(note));
-        let is_later = |last: &str| {
-            let both = checkpoint(last).zip(new.as_ref());
-            both.is_some_and(|(last, new)| last.origin == new.origin && last.size > new.size)
-        };
-        match read_if_exists(&path)? {
-            Some(last) if last == note || is_later(&last) => Ok(()),
-            _ => replace(&path, note),
+        match self.last_signed(org)? {
+            Some(last) if last == note || is_later(&last, note) => Ok(()),
+            _ => replace(&self.directory.join(org.to_string()), note),
         }
     }
 }

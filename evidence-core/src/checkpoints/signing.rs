@@ -2,54 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::checkpoints::LedgerKeys;
+use crate::checkpoints::keys::{LastSigned, LedgerKeys};
+use crate::checkpoints::not_signed::NotSigned;
 use crate::context::{Context, retry_on_conflict};
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
 use crate::ledger::note::{NoteError, NoteSigner, SignedNote};
 use crate::ledger::{Checkpoint, Frontier, consistency, consistency_needs, verify_consistency};
 use crate::store::error::StoreError;
-
-/// The reason why a checkpoint is not signed although there is a key, as a sentence with the remedy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotSigned {
-    /// The ledger lacks entries that a signed checkpoint covers.
-    #[error(
-        "the ledger has {size} entries, but a checkpoint of {signed} was signed. Was the database restored from an older \
-         backup? Then 'evidence-server ledger new-origin' begins a log of another name"
-    )]
-    Behind {
-        /// The number of entries of the signed checkpoint.
-        signed: u64,
-        /// The number of entries now.
-        size: u64,
-    },
-    /// Entries that a signed checkpoint covers are others now.
-    #[error(
-        "the first {signed} entries of the ledger are not those of the checkpoint that was signed. If the database was \
-         restored from a backup, 'evidence-server ledger new-origin' begins a log of another name; if not, somebody changed it"
-    )]
-    Rewritten {
-        /// The number of entries of the signed checkpoint.
-        signed: u64,
-    },
-    /// The last checkpoint was signed with another key, or for a log of another name.
-    #[error(
-        "the last checkpoint is of the log '{origin}', which this server's key does not sign. All servers of a database need \
-         the same ledger keys"
-    )]
-    OtherLog {
-        /// The name of the log.
-        origin: String,
-    },
-    /// The last signed checkpoint cannot be read.
-    #[error("the checkpoint that was signed last cannot be read: {reason}")]
-    Unreadable {
-        /// The reason.
-        reason: String,
-    },
-}
 
 /// A checkpoint with its signatures.
 #[derive(Debug)]
@@ -105,7 +65,8 @@ pub(crate) async fn current(cx: &Context<'_>) -> Result<SignedCheckpoint> {
             Ok(SignedCheckpoint { checkpoint, note, signers: log.signers })
         }
         Err(error) => {
-            if matches!(error, Error::NotSigned(_)) {
+            if let Error::NotSigned(reason) = &error {
+                tracing::error!(organization = %org, "a checkpoint is not signed: {reason}");
                 cx.set_unsigned(org, true);
             }
             Err(error)
@@ -121,7 +82,7 @@ impl Log<'_> {
     async fn sign(&self) -> Result<(Checkpoint, String)> {
         let store = self.cx.store();
         let stored = store.signed_checkpoint(self.org).await?;
-        let kept = self.with_files(|keys, org| keys.last_signed(org)).await?;
+        let kept = self.outside(|signed, org| signed.last_signed(org)).await?;
         // Read after what was signed, so that it has at least as many entries.
         let ledger = self.cx.ledger().await?;
         for note in [&stored, &kept].into_iter().flatten() {
@@ -138,21 +99,22 @@ impl Log<'_> {
         }
         if kept.as_ref() != Some(&note) {
             let note = note.clone();
-            self.with_files(move |keys, org| keys.keep(org, &note)).await?;
+            self.outside(move |signed, org| signed.keep(org, &note)).await?;
         }
         Ok((checkpoint, note))
     }
 
-    async fn with_files<T: Send + 'static>(
+    /// Reads or writes what was signed last, outside of the store.
+    async fn outside<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&LedgerKeys, Id) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&dyn LastSigned, Id) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (keys, org) = (Arc::clone(self.keys), self.org);
-        let done = tokio::task::spawn_blocking(move || work(&keys, org)).await;
+        let done = tokio::task::spawn_blocking(move || work(keys.signed(), org)).await;
         let done = done.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
         done.map_err(|error| {
-            tracing::error!(%error, "the directory of the ledger keys cannot be read or written");
-            StoreError::Unavailable("the directory of the ledger keys cannot be read or written".into())
+            tracing::error!(%error, "the last signed checkpoint cannot be read or written outside of the store");
+            StoreError::Unavailable("the last signed checkpoint cannot be read or written outside of the store".into())
                 .into()
         })
     }

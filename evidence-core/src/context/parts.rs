@@ -8,7 +8,7 @@ use crate::admission::Admission;
 use crate::auth::access::{Access, OrgAccess, Principal, Target};
 use crate::auth::actor::Scope;
 use crate::blobs::Blobs;
-use crate::checkpoints::LedgerKeys;
+use crate::checkpoints::keys::LedgerKeys;
 use crate::compute::Compute;
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::Key;

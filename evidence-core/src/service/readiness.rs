@@ -64,7 +64,7 @@ impl Readiness {
                 let (outcome, known) = join(checked, self.newest_entry.get(&parts.store)).await;
                 let late = |_| Err("the store did not answer in time".to_owned());
                 let outcome = outcome.map_or_else(late, |outcome| outcome.map_err(reason));
-                let outcome = outcome.map(|()| warnings(known, parts.clock.now()));
+                let outcome = outcome.map(|()| warnings(known, parts));
                 Check { ended_at: Instant::now(), outcome }
             }
         };
@@ -88,12 +88,16 @@ async fn probe(parts: &Parts) -> StoreResult<()> {
     Ok(())
 }
 
-fn warnings(known: Known, now: Timestamp) -> Vec<String> {
+fn warnings(known: Known, parts: &Parts) -> Vec<String> {
+    const UNSIGNED: &str = "the checkpoint of a ledger is not signed; the log says why";
     const FUTURE: &str = "a ledger has entries in the future: 'evidence-server fsck' names the organization";
     const UNKNOWN: &str =
         "it could not be checked whether a ledger has entries in the future; the log says why";
     let mut warnings = Vec::new();
-    if known.newest.is_some_and(|newest| is_future(newest, now)) {
+    if !locked(&parts.unsigned).is_empty() {
+        warnings.push(UNSIGNED.to_owned());
+    }
+    if known.newest.is_some_and(|newest| is_future(newest, parts.clock.now())) {
         tracing::warn!("{FUTURE}");
         warnings.push(FUTURE.to_owned());
     }

@@ -60,7 +60,7 @@ pub(super) const ACTIONS: &str = "
     JOIN scratch.record r ON r.org = o.key AND r.kind = 'action' AND NOT r.archived
     JOIN evidence.ledger l ON l.org = r.org AND l.idx = r.ledger_index";
 
-pub(super) const SIGNED_CHECKPOINT: &str = "SELECT note FROM evidence.checkpoint WHERE org = $1";
+pub(super) const SIGNED_CHECKPOINTS: &str = "SELECT org, note FROM evidence.checkpoint";
 
 pub(super) const ROWS_PAST_HEAD: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),

@@ -55,6 +55,7 @@ mod operation_paths;
 mod orgs;
 mod policies;
 mod policy_rules;
+mod proofs;
 mod public_flows;
 mod races;
 mod reasons;

@@ -38,6 +38,7 @@ use serde_json::Value;
 
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 use crate::rebuilding::{SentGets, Tables};
+use crate::support::stubs::SignedInMemory;
 
 /// Returns the configuration of a test with random input: this many cases, or as many as `PROPTEST_CASES` asks for.
 pub(crate) fn random_cases(cases: u32) -> proptest::test_runner::Config {
@@ -76,6 +77,8 @@ macro_rules! on_every_mount {
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
 /// No case meets a time limit of a store, on a machine however slow.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
+/// The name of the ledgers.
+pub(crate) const LEDGERS: &str = "evidence.example.com";
 /// The key of `jane`, who administers the organization `acme`.
 pub(crate) const JANE: &str = "jane-key";
 /// The key of `john`, who administers the organization `foobar`.
@@ -323,7 +326,7 @@ pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Eviden
     for (key, ends, revoked) in [(EXPIRED, Some(NOW), None), (REVOKED, None, Some(NOW))] {
         add_account(&*store, acme, &by, Account { role: Role::Admin, key, ends, revoked }, &new_id).await;
     }
-    evidence
+    evidence.with_ledger_keys(SignedInMemory::default().keys(LEDGERS, 7))
 }
 
 struct Account {

@@ -1,9 +1,14 @@
 //! Object stores and services that differ from the real ones in one method.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::StoreError;
 use evidence_core::blobs::{Blobs, Chunks, OutsideBlobs};
+use evidence_core::checkpoints::{LastSigned, LedgerKeys, is_later};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -11,6 +16,31 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 
 use crate::support::Marker;
+
+/// What was signed last, in memory.
+#[derive(Clone, Default)]
+pub(crate) struct SignedInMemory(Arc<Mutex<BTreeMap<Id, String>>>);
+
+impl SignedInMemory {
+    /// Returns keys for ledgers of this name, from this seed.
+    pub(crate) fn keys(&self, name: &str, seed: u8) -> LedgerKeys {
+        LedgerKeys::new(name, [seed; 32], self.clone()).unwrap()
+    }
+}
+
+impl LastSigned for SignedInMemory {
+    fn last_signed(&self, org: Id) -> io::Result<Option<String>> {
+        Ok(self.0.lock().unwrap().get(&org).cloned())
+    }
+
+    fn keep(&self, org: Id, note: &str) -> io::Result<()> {
+        let mut signed = self.0.lock().unwrap();
+        if !signed.get(&org).is_some_and(|last| is_later(last, note)) {
+            signed.insert(org, note.to_owned());
+        }
+        Ok(())
+    }
+}
 
 /// Removes the content of this digest.
 pub(crate) type Remove = dyn Fn(&Fingerprint) -> BoxFuture<'static, StoreResult<()>> + Send + Sync;

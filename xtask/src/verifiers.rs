@@ -1,0 +1,56 @@
+//! Verifiers that were written by others, against the server: Go modules (`verifiers/go`) and Python packages
+//! (`verifiers/python`), from the registries of their languages.
+
+use std::path::PathBuf;
+
+use crate::run::{self, Result, Run, cargo, program};
+use crate::server::{Database, KEY, Serving};
+use crate::step;
+
+/// The names of Pythons on which `aics-tlog` runs.
+const PYTHONS: [&str; 3] = ["python3.14", "python3.13", "python3.12"];
+
+/// Starts the server on a new database and runs both. Without Go, or without a Python that is new enough, says so.
+pub(crate) fn run() -> Result {
+    cargo(["build", "--package", "evidence-server"]).run()?;
+    let work = run::target().join("verifiers");
+    // The files of an earlier run.
+    if work.exists() {
+        std::fs::remove_dir_all(&work)?;
+    }
+    std::fs::create_dir_all(&work)?;
+    let database = Database { url: format!("sqlite://{}", work.join("evidence.db").display()), schema: None };
+    let serving = Serving::start(&database)?;
+    let verifier = |run: Run| run.env("EVIDENCE_URL", serving.url()).env("EVIDENCE_API_KEY", KEY);
+    let go = match program("go").args(["version"]).output().is_ok() {
+        true => step("verifiers in Go", || {
+            verifier(program("go").args(["-C", "verifiers/go", "test", "-count=1", "./..."])).run()
+        }),
+        false => skipped("Go"),
+    };
+    let python = match PYTHONS.iter().find(|python| run::exists(python)) {
+        Some(python) => step("verifiers in Python", || {
+            verifier(program(environment(python)?).args(["verifiers/python/verify.py"])).run()
+        }),
+        None => skipped("Python 3.12 or newer"),
+    };
+    go.and(python)
+}
+
+fn skipped(what: &str) -> Result {
+    println!("SKIPPED: the verifiers that need {what}, which is not installed");
+    Ok(())
+}
+
+/// Returns the Python of an environment with the packages. Creates it if it is missing.
+fn environment(python: &str) -> Result<PathBuf> {
+    let directory = run::target().join(format!("verifiers-{python}"));
+    let done = directory.join("installed");
+    if !done.is_file() {
+        program(python).args(["-m", "venv"]).args([&directory]).run()?;
+        let pip = program(directory.join("bin/pip")).args(["install", "--quiet", "--requirement"]);
+        pip.args(["verifiers/python/requirements.txt"]).run()?;
+        std::fs::write(&done, "")?;
+    }
+    Ok(directory.join("bin/python"))
+}
