@@ -92,13 +92,13 @@ async fn every_record_can_be_proved(api: Api) {
         api.put_environment("prod", "docker"),
         api.put_policy("p", PROVENANCE),
         api.post_control("C-1"),
-        api.post("/service-accounts/acme").json(&json!({"name": "bot", "privilege": "member"})),
+        api.post("/service-accounts/acme").json(json!({"name": "bot", "privilege": "member"})),
     ] {
         let reply = request.await;
         ids.push(reply.headers["evidence-record-id"].to_str().unwrap().to_owned());
     }
     // A record that changed has a new entry.
-    api.patch("/tags/acme/flow/shop").json(&json!({"set_tags": {"a": "b"}})).await.ok();
+    api.patch("/tags/acme/flow/shop").json(json!({"set_tags": {"a": "b"}})).await.ok();
     let keys = api.ledger_keys().await;
     for id in &ids {
         let path = format!("/ledger/acme/proof/{id}");
