@@ -8,8 +8,8 @@ use crate::environments::{attached, lifecycle, reports};
 use crate::operation::Visitor;
 use crate::{
     actions, allowlists, api_keys, artifacts, attestation_types, attestations, builds, controls, deployments,
-    environments, flows, limits, orgs, policies, proofs, repos, schemas, service_accounts, snapshots, tags,
-    trails,
+    environments, flows, limits, orgs, packages, policies, proofs, repos, schemas, service_accounts,
+    snapshots, tags, trails,
 };
 
 /// Passes every operation to `v`.
@@ -27,6 +27,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<artifacts::GetArtifactsByCommit>();
     v.visit::<artifacts::GetArtifact>();
     v.visit::<artifacts::GetLatestCommit>();
+    v.visit::<packages::GetArtifactPackage>();
     v.visit::<environments::AssertArtifact>();
     v.visit::<attestations::ListSystemAttestationTypes>();
     v.visit::<attestations::GetAttestations>();
@@ -44,6 +45,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<PostAttestation<Sonar>>();
     v.visit::<PostAttestation<System>>();
     v.visit::<attestations::GetTrailAttestation>();
+    v.visit::<packages::GetAttestationPackage>();
     v.visit::<builds::ListBuilds>();
     v.visit::<builds::GetBuildStatistics>();
     v.visit::<controls::ListControls>();
@@ -136,6 +138,7 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<trails::ListTrailsOfFlow>();
     v.visit::<trails::BeginTrail>();
     v.visit::<trails::GetTrail>();
+    v.visit::<packages::GetTrailPackage>();
     #[cfg(feature = "pdf")]
     v.visit::<trails::GetAuditPdf>();
     v.visit::<orgs::GetDefaultOrg>();

@@ -31,7 +31,6 @@ use crate::ledger::Frontier;
 use crate::limits::Limits;
 use crate::lock::locked;
 use crate::name::{Fingerprint, OrgName, ServiceAccountName};
-use crate::operation::Header;
 use crate::settings::Settings;
 use crate::spill_buffer::TemporarySpace;
 use crate::store::Store;
@@ -69,23 +68,6 @@ pub(crate) struct Recorded {
     pub(crate) first: Option<Entry>,
     /// The record that it created; of several, the last, for which the others were created.
     pub(crate) created: Option<Id>,
-}
-
-impl Recorded {
-    /// The headers of the response, as documented in the OpenAPI document.
-    pub(crate) const HEADERS: [&str; 3] =
-        ["Evidence-Ledger-Index", "Evidence-Leaf-Hash", "Evidence-Record-Id"];
-
-    /// Returns the headers that name the first entry and the created record, if there are any.
-    pub(crate) fn headers(&self) -> Result<Vec<Header>> {
-        let [index, leaf_hash, record] = Self::HEADERS;
-        let first = self
-            .first
-            .map(|first| [(index, first.index.to_string()), (leaf_hash, first.leaf_hash.to_string())]);
-        let created = self.created.map(|created| (record, created.to_string()));
-        let headers = first.into_iter().flatten().chain(created);
-        Ok(headers.map(|(name, value)| Header::new(name, value)).collect::<std::result::Result<_, _>>()?)
-    }
 }
 
 /// The reservations of a response that is not built in pieces.

@@ -93,6 +93,7 @@ pub mod environments;
 pub mod flows;
 pub mod notifications;
 pub mod orgs;
+pub mod packages;
 pub mod policies;
 pub mod proofs;
 pub mod repos;

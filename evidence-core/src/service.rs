@@ -23,9 +23,10 @@ use crate::error::{Error, ErrorKind, Result, Wording};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
 use crate::name::OrgName;
-use crate::operation::{Answer, Method, Operation, Reply};
+use crate::operation::{Answer, Header, Method, Operation, Reply};
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::store::entry::Entry;
 use crate::sweep::pending::Attachments;
 use crate::sweep::place::MarkedPlace;
 use crate::time::{Clock, SystemClock, Timestamp};
@@ -168,6 +169,19 @@ async fn answer_of<O: Operation>(output: O::Output, compute: &Compute) -> Result
     }
     let answer = output.answer(compute).await;
     if O::METHOD == Method::Get { answer } else { answer.map_err(Error::after_recording) }
+}
+
+/// Returns the headers that name the first entry and the record of a write, as documented in the OpenAPI document.
+fn headers_of(recorded: &Recorded) -> Result<Vec<Header>> {
+    let mut headers = Vec::new();
+    if let Some(Entry { index, leaf_hash }) = recorded.first {
+        headers.push(Header::new("Evidence-Ledger-Index", index.to_string())?);
+        headers.push(Header::new("Evidence-Leaf-Hash", leaf_hash.to_string())?);
+    }
+    if let Some(id) = recorded.created {
+        headers.push(Header::new("Evidence-Record-Id", id.to_string())?);
+    }
+    Ok(headers)
 }
 
 /// The service over a store.
@@ -467,7 +481,7 @@ impl Evidence {
             let (output, AnswerMemory { making, sending }, recorded) =
                 self.run_authorized(&access, operation, body).await?;
             let mut answer = answer_of::<O>(output, compute).await?;
-            answer.headers.extend(recorded.headers()?);
+            answer.headers.extend(headers_of(&recorded)?);
             drop(making);
             Ok::<_, Error>((answer, sending))
         };

@@ -145,6 +145,11 @@ impl VerifierKey {
         &self.name
     }
 
+    /// Returns whether both have the same public key, whatever their names.
+    pub fn is_same_key(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+
     /// Returns the type of its signatures.
     pub const fn algorithm(&self) -> SignatureType {
         self.algorithm

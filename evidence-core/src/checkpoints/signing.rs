@@ -25,6 +25,11 @@ impl SignedCheckpoint {
     pub(crate) fn signer(&self) -> &NoteSigner {
         &self.signers[0]
     }
+
+    /// Returns the keys that verify the signatures, one per line.
+    pub(crate) fn keys(&self) -> String {
+        self.signers.iter().map(|signer| format!("{}\n", signer.verifier())).collect()
+    }
 }
 
 /// A log as its keys know it.

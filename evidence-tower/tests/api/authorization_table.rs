@@ -122,6 +122,7 @@ const TABLE: &[Row] = &[
     row("get_artifact_by_commit_sha", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_artifact_by_fingerprint", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("get_latest_artifact_commit", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("get_audit_package", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("assert_artifact", READS, Nothing, 200).without("fingerprint", 400),
     row("list_system_attestation_types", ToAnybody, Nothing, 200),
     row("get_attestations", READS, Nothing, 200),
@@ -139,6 +140,7 @@ const TABLE: &[Row] = &[
     row("post_sonar_attestation", WRITES, SONAR, 201).without("flow_name", 201),
     row("post_system_attestation", WRITES, DECISION, 201).without("trail_name", 201),
     row("get_trail_attestation", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("get_attestation_audit_package", READS, Nothing, 200).without("attestation_id", 404),
     row("list_builds", READS, Nothing, 200),
     row("build_statistics", READS, Nothing, 200),
     row("list_controls", READS, Nothing, 200),
@@ -187,6 +189,12 @@ const TABLE: &[Row] = &[
     row("get_flow", READS_FLOW, Nothing, 200).without("flow_name", 404),
     row("archive_flow", WRITES, Nothing, 200).without("flow_name", 404),
     row("rename_flow", WRITES, Json(r#"{"new_name": "renamed"}"#), 200).without("flow_name", 404),
+    row("list_ledger_keys", ToAnybody, Nothing, 200),
+    row("get_ledger_checkpoint", READS, Nothing, 200),
+    row("get_ledger_consistency", READS, Nothing, 200),
+    row("get_ledger_entries", READS, Nothing, 200).without("index", 404),
+    row("get_ledger_proof", READS, Nothing, 200).without("record_id", 404),
+    row("get_ledger_tile", READS, Nothing, 200).without("tile", 400),
     row("get_limits", ToAnybody, Nothing, 200),
     row("list_audit_log", READS, Nothing, 200),
     row("get_organization", READS, Nothing, 200),
@@ -227,6 +235,7 @@ const TABLE: &[Row] = &[
     row("list_trails", READS, Nothing, 200).without("flow_name", 404),
     row("create_trail", WRITES, Form("data_json", r#"{"name": "new"}"#), 201).without("flow_name", 201),
     row("get_trail", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("download_trail_audit_package", READS_FLOW, Nothing, 200).without("trail_name", 404),
     row("download_trail_audit_pdf", READS_FLOW, Nothing, 200).without("trail_name", 404),
     row("get_user_default_org", ToAnybody, Nothing, 200),
     row("put_user_default_org", ToItsUsers, Nothing, 200),
@@ -377,6 +386,9 @@ impl World {
             ("name", "ci"),
             ("key_id", key["id"].as_str().unwrap()),
             ("resource_type", "flow"),
+            ("index", "0"),
+            ("record_id", "0"),
+            ("tile", "0/000.p/1"),
             ("resource_id", "shop"),
         ];
         let names = names.map(|(parameter, name)| (parameter, name.to_owned())).into();
@@ -416,6 +428,7 @@ impl World {
         // The operations that do not work without a parameter of the query.
         match row.operation {
             "list_attestations_for_criteria" => format!("{path}?commit_list={}", "9".repeat(40)),
+            "get_ledger_consistency" => format!("{path}?from=1"),
             "environment_diff" => format!("{path}?snappish1=prod&snappish2=prod%7E0"),
             _ => path,
         }

@@ -14,7 +14,9 @@ use serde_json::Map;
 
 use crate::operation_paths::routes;
 use crate::support::Counter;
+use crate::support::LEDGERS;
 use crate::support::prelude::*;
+use crate::support::stubs::SignedInMemory;
 
 const FINGERPRINT: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const COMMIT: &str = "3f786850e387550fdab836ed7e6dc881de23001b";
@@ -63,6 +65,7 @@ impl Calls {
         let random = Arc::new(Counter::default());
         let store = Arc::new(MemoryStore::new());
         let service = Evidence::with_sources(store, settings, Arc::clone(&clock) as _, random);
+        let service = service.with_ledger_keys(SignedInMemory::default().keys(LEDGERS, 7));
         let api_key = Some(ApiKey::imported(JANE.to_owned()));
         let orgs = vec!["acme".parse().unwrap()];
         service.seed(&Seed { user: "jane".parse().unwrap(), orgs, api_key }).await.unwrap();
@@ -460,6 +463,17 @@ impl Calls {
 
     async fn look(&mut self) {
         let org = json!({"org": "acme"});
+        self.get("list_ledger_keys", json!({})).await;
+        self.get("get_ledger_checkpoint", org.clone()).await;
+        self.get("get_ledger_consistency", json!({"org": "acme", "from": 2, "to": 5})).await;
+        self.get("get_ledger_entries", json!({"org": "acme", "index": 2})).await;
+        self.get("get_ledger_proof", json!({"org": "acme", "record_id": "2", "format": "json"})).await;
+        self.get(
+            "download_trail_audit_package",
+            json!({"org": "acme", "flow_name": "shop", "trail_name": "build-812"}),
+        )
+        .await;
+        self.get("get_ledger_tile", json!({"org": "acme", "tile": "0/000.p/5"})).await;
         let in_flow = json!({"org": "acme", "flow_name": "shop"});
         let in_trail = json!({"org": "acme", "flow_name": "shop", "trail_name": "build-812"});
         let production = json!({"org": "acme", "env_name": "production"});

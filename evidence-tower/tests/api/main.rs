@@ -53,6 +53,7 @@ mod mounts;
 mod notifications;
 mod operation_paths;
 mod orgs;
+mod packages;
 mod policies;
 mod policy_rules;
 mod proofs;

@@ -16,7 +16,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 
 use self::steps::{Step, Text, Thing, runs};
+use crate::support::LEDGERS;
 use crate::support::prelude::*;
+use crate::support::stubs::SignedInMemory;
 use crate::support::{Counter, random_cases};
 
 /// So much time passes in a run at most.
@@ -37,9 +39,11 @@ impl Contender {
     ) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
+        let signed = SignedInMemory::default();
         let service = || {
+            let keys = signed.keys(LEDGERS, 7);
             let (store, clock, random) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&random));
-            Evidence::with_sources(store, Settings::default(), clock, random)
+            Evidence::with_sources(store, Settings::default(), clock, random).with_ledger_keys(keys)
         };
         let services = [service(), service()];
         for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {

@@ -26,7 +26,9 @@ use tower::ServiceExt;
 use crate::executed::Counted;
 use crate::intercepting_store::{Call, InterceptingStore};
 use crate::operation_paths::{self, routes};
+use crate::support::LEDGERS;
 use crate::support::prelude::*;
+use crate::support::stubs::SignedInMemory;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -66,6 +68,9 @@ pub(crate) async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
             api.get("/repos/acme?name=acme/repo0").await.ok()["repos"][0]["id"].as_str().unwrap().to_owned(),
         ),
         ("name", "account0".to_owned()),
+        ("index", "0".to_owned()),
+        ("record_id", "0".to_owned()),
+        ("tile", "0/000.p/1".to_owned()),
         ("key_id", id("/service-accounts/acme/account0/api-keys", "id").await),
     ]);
     let mut reads = BTreeMap::new();
@@ -75,6 +80,7 @@ pub(crate) async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
         let query = match operation {
             // Answered whole, some dozens at a time: so few that they are read at once.
             "list_attestations_for_criteria" => format!("?commit_list={COMMIT}&attestation_name=bar"),
+            "get_ledger_consistency" => "?from=1".to_owned(),
             "environment_diff" => "?snappish1=prod%231&snappish2=prod".to_owned(),
             "get_env_events" => "?repo_name=acme/repo0&per_page=100".to_owned(),
             _ => String::new(),
@@ -446,7 +452,8 @@ async fn texts(counted: &Counted) -> impl Fn(usize) -> Write {
 
 /// A GET of a service that remembers nothing.
 async fn request(store: &Arc<dyn Store>, path: &str) -> Response<impl Body<Data = Bytes, Error: Debug>> {
-    let evidence = Evidence::new(Arc::clone(store), Settings::default());
+    let keys = SignedInMemory::default().keys(LEDGERS, 7);
+    let evidence = Evidence::new(Arc::clone(store), Settings::default()).with_ledger_keys(keys);
     let request = Request::get(format!("/api/v2{path}")).header(AUTHORIZATION, format!("Bearer {JANE}"));
     EvidenceApi::new(evidence).oneshot(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
 }

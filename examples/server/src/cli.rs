@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 }
 
 /// Commands without a database, or with other options for it.
-const WITHOUT_DATABASE: [&str; 3] = ["copy", "demo", "openapi"];
+const WITHOUT_DATABASE: [&str; 4] = ["copy", "demo", "openapi", "verify"];
 
 impl Cli {
     /// Parses the arguments; the default command is `serve`. Options of the database may precede the command,
@@ -101,6 +101,8 @@ pub(crate) enum Command {
     ///
     /// Creates the target if it does not exist. A repeated run continues where the last one stopped.
     Copy(CopyOptions),
+    /// Verify an audit package, without a server. Exits with 0 if it holds, 1 if not, and 2 if it cannot be read
+    Verify(VerifyOptions),
     /// Print the OpenAPI document
     Openapi,
 }
@@ -117,6 +119,18 @@ pub(crate) struct ServeOptions {
     pub(crate) attachments: Option<String>,
     #[command(flatten)]
     pub(crate) ledger: LedgerOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyOptions {
+    /// The package: a tar, also in gzip.
+    pub(crate) package: PathBuf,
+    /// A file with the verifier keys of the logs that you trust, one per line, as in the package's `keys.txt`. Repeatable.
+    #[arg(long = "key", value_name = "FILE")]
+    pub(crate) keys: Vec<PathBuf>,
+    /// A file with the logs and witnesses that you trust (C2SP tlog-policy).
+    #[arg(long, value_name = "FILE", conflicts_with = "keys")]
+    pub(crate) policy: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -20,6 +20,7 @@ mod seed;
 mod serve;
 mod store;
 mod timeouts;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,9 @@ async fn main() -> ExitCode {
         // Help, or the version.
         Err(error) => error.exit(),
     };
+    if let Command::Verify(options) = &command {
+        return ExitCode::from(verify::run(options));
+    }
     match run(command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -64,6 +68,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Ledger(command) => ledger::run(command).await,
         Command::Fsck(options) => fsck::run(&options).await,
         Command::Copy(options) => copy::run(&options).await,
+        // `main` has done it, because its status says more than that it failed.
+        Command::Verify(_) => Ok(()),
         Command::Openapi => {
             println!("{:#}", evidence_tower::openapi());
             Ok(())

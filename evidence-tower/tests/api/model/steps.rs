@@ -271,6 +271,8 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         "snapshot_expression" => {
             one_of(&["1", "2", "-1", "~1", "NOW", "%231", "@%7B1.hours.ago%7D", "0", "9", "x"])
         }
+        "index" | "record_id" => one_of(&["0", "3", "99999", "x"]),
+        "tile" => one_of(&["0/000.p/1", "0/000.p/9", "entries/000.p/2", "1/000.p/1", "x"]),
         other => panic!("{operation}: say what may stand for '{other}' in a path, in {}", file!()),
     }
 }
@@ -329,6 +331,11 @@ fn queries(operation: &str) -> BoxedStrategy<String> {
             "attestation_name=bar",
             "attestation_type=generic",
         ],
+        "get_ledger_consistency" => {
+            &["from=0", "from=1", "from=3", "from=99999", "from=x", "to=2", "to=99999"]
+        }
+        "get_ledger_entries" => &["to=0", "to=3", "to=99999", "to=x"],
+        "get_ledger_proof" => &["format=json", "format=cose", "format=x"],
         "get_trail" => &["expand=attestations"],
         "list_trails" => &["page=1", "page=2", "per_page=1", "per_page=2", "per_page=101"],
         "list_artifacts" => &[
