@@ -468,7 +468,8 @@ async fn the_document_tells_of_the_hosts_operations_and_their_headers() {
     assert_eq!(echo["requestBody"]["content"], json!({"*/*": {}}));
     let headers: Vec<&String> = echo["responses"]["200"]["headers"].as_object().unwrap().keys().collect();
     let own = headers.into_iter().filter(|name| *name != "Evidence-Ignored-Parameters");
-    assert_eq!(Vec::from_iter(own), ["Link", "X-Seen"]);
+    let of_writes = ["Evidence-Ledger-Index", "Evidence-Leaf-Hash", "Evidence-Record-Id"];
+    assert_eq!(Vec::from_iter(own), [["Link", "X-Seen"].as_slice(), &of_writes].concat());
     assert_eq!(echo["security"], json!([{"bearer": []}]));
     assert_eq!(document["paths"]["/host/{org}/hook"]["post"]["security"], json!([]));
     let items = &document["paths"]["/host/{org}/items"]["get"]["responses"]["200"]["content"];

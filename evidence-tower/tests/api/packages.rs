@@ -16,8 +16,8 @@ async fn given(api: &Api) {
     api.post_artifact("shop", fingerprint('1')).in_trail("t").await.created();
     let attest = |name: &str| api.post_generic_attestation("shop", name, true);
     attest("scan").file("attachment_file", "a.txt", "content of a").await.created();
-    let two = attest("unit").file("attachment_file", "b.txt", "content of b");
-    two.file("attachment_file", "c.txt", "content of c").await.created();
+    let two = attest("unit").file("attachment_file.1", "b.txt", "content of b");
+    two.file("attachment_file.2", "c.txt", "content of c").await.created();
     attest("foo").with(json!({"user_data": {"sha256": "0".repeat(64), "file_name": "x"}})).await.created();
     // Of another trail: not in the package.
     api.post_artifact("shop", fingerprint('2')).in_trail("u").await.created();

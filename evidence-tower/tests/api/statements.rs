@@ -270,14 +270,18 @@ async fn a_read_takes_as_many_statements(store: impl AsyncFn() -> Counted, of_a_
         let evidence = fixture(Arc::clone(&counted.store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, "counted").await;
         fill(&api, many).await;
-        for (operation, path) in reads(&api).await {
+        // A package reads entries and attachments in batches while it is sent.
+        let is_package = |operation: &str| operation.ends_with("audit_package");
+        for (operation, path) in reads(&api).await.into_iter().filter(|(operation, _)| !is_package(operation))
+        {
             let (before, looked_up) = (counted.statements(), counted.look_ups());
             let reply = request(&counted.store, &path).await;
             assert_eq!(reply.status(), 200, "{operation} {path}: make what it reads in {}", file!());
             reply.into_body().collect().await.unwrap();
             let cold = counted.statements() - before;
             let look_ups = counted.look_ups() - looked_up;
-            assert!((1..=LOOK_UPS).contains(&look_ups), "{operation}: {look_ups} look-ups of its caller");
+            let least = usize::from(operation != "list_ledger_keys");
+            assert!((least..=LOOK_UPS).contains(&look_ups), "{operation}: {look_ups} look-ups of its caller");
             assert_eq!(api.get(&path).await.status, 200, "{operation} {path}");
             let asked = async |path: &str| {
                 let before = counted.statements();
