@@ -169,7 +169,11 @@ impl Package {
         let payloads = check.entries(policy);
         check.contents(&payloads);
         let Check { mut report, .. } = check;
-        report.remarks.push(
+        report
+            .remarks
+            .push("it proves what it contains, and not that the server left nothing out".to_owned());
+        report.remarks.insert(
+            0,
             "trail-page.pdf and the JSON files outside of entries/ are for reading: the server made them, and no proof covers them"
                 .to_owned(),
         );

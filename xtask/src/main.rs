@@ -59,7 +59,7 @@ const REQUIRED_TESTS: [&str; 4] = [
 ];
 
 /// The published packages.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "evidence-conformance",
     "evidence-core",
     "evidence-ledger",
@@ -72,6 +72,7 @@ const PACKAGES: [&str; 12] = [
     "evidence-store-sqlite",
     "evidence-tower",
     "evidence-values",
+    "evidence-verify",
 ];
 
 /// The target of programs in browsers.
@@ -185,9 +186,10 @@ fn ci() -> Result {
     step("clippy without features", || {
         cargo(["clippy", "--package", "evidence-core", "--no-default-features", "--", "-D", "warnings"]).run()
     })?;
-    step("ledger for WebAssembly", || {
+    step("verifiers for WebAssembly", || {
         run::program("rustup").args(["target", "add", WASM]).run()?;
-        cargo(["check", "--package", "evidence-ledger", "--target", WASM]).run()
+        cargo(["check", "--package", "evidence-ledger", "--package", "evidence-verify", "--target", WASM])
+            .run()
     })?;
     step("tests", || test(Need::Always, &[]))?;
     verifiers::run()?;
