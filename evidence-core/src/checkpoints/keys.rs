@@ -203,6 +203,9 @@ impl LedgerKeys {
         let name_file = directory.join(NAME);
         let names = read_if_exists(&name_file).map_err(at(&name_file))?;
         let is_new = names.is_none();
+        if is_new {
+            NoteSigner::new(name, &[0; 32])?;
+        }
         let names = names.unwrap_or_else(|| name.to_owned());
         let mut names = names.lines().map(str::to_owned);
         let name = names.next().unwrap_or_default();
@@ -313,4 +316,124 @@ fn derived(seed: &[u8; 32], origin: &str) -> [u8; 32] {
     mac.update(b"the ledger ");
     mac.update(origin.as_bytes());
     mac.finalize().into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::id;
+    use crate::ledger::Hash;
+
+    const NAME: &str = "evidence.example.com";
+
+    fn open(directory: &Path) -> Result<LedgerKeys, LedgerKeysError> {
+        LedgerKeys::open(directory, NAME, None)
+    }
+
+    fn verifiers(keys: &LedgerKeys, org: u64) -> Vec<String> {
+        keys.signers(id(org)).unwrap().iter().map(|signer| signer.verifier().to_string()).collect()
+    }
+
+    /// Returns a signed checkpoint of this many entries.
+    fn note(keys: &LedgerKeys, org: u64, size: u64) -> String {
+        let checkpoint = Checkpoint { origin: keys.origin(id(org)), size, root: Hash::of("root") };
+        checkpoint.sign(&keys.signers(id(org)).unwrap())
+    }
+
+    #[test]
+    fn a_directory_keeps_its_name_and_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("a/ledger");
+        let first = open(&directory).unwrap();
+        let again = LedgerKeys::open(&directory, "another.example.com", None).unwrap();
+        assert_eq!((again.name(), verifiers(&again, 1)), (NAME, verifiers(&first, 1)));
+        assert_ne!(verifiers(&first, 1), verifiers(&first, 2), "organizations have keys of their own");
+        assert!(verifiers(&first, 1)[0].starts_with(&format!("{NAME}/{}+", id(1))));
+        #[cfg(unix)]
+        for (path, mode) in [("key.pem", 0o100_600), ("", 0o040_700)] {
+            let metadata = fs::metadata(directory.join(path)).unwrap();
+            assert_eq!(std::os::unix::fs::MetadataExt::mode(&metadata), mode, "{path}");
+        }
+        let other = tempfile::tempdir().unwrap();
+        assert_ne!(verifiers(&open(other.path()).unwrap(), 1), verifiers(&first, 1));
+        let elsewhere = LedgerKeys::open(other.path(), NAME, Some(&directory.join("key.pem"))).unwrap();
+        assert_eq!(verifiers(&elsewhere, 1), verifiers(&first, 1));
+    }
+
+    #[test]
+    fn a_lost_or_unreadable_key_is_told_and_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        open(directory.path()).unwrap();
+        let key = directory.path().join("key.pem");
+        let pem = fs::read_to_string(&key).unwrap();
+        for damaged in [String::new(), pem[..40].to_owned(), pem.replace("PRIVATE", "PUBLIC")] {
+            fs::write(&key, &damaged).unwrap();
+            assert!(matches!(open(directory.path()), Err(LedgerKeysError::NoKey { .. })), "{damaged}");
+            assert_eq!(fs::read_to_string(&key).unwrap(), damaged);
+        }
+        fs::remove_file(&key).unwrap();
+        assert!(matches!(open(directory.path()), Err(LedgerKeysError::LostKey { .. })));
+        assert!(!key.exists());
+        let missing = directory.path().join("none.pem");
+        let given = LedgerKeys::open(directory.path(), NAME, Some(&missing));
+        assert!(matches!(given, Err(LedgerKeysError::LostKey { .. })) && !missing.exists());
+        // The ledgers begin again under another name.
+        LedgerKeys::rename(directory.path(), "evidence.example.com/2").unwrap();
+        assert_eq!(open(directory.path()).unwrap().name(), "evidence.example.com/2");
+    }
+
+    #[test]
+    fn while_a_key_is_replaced_both_sign() {
+        let directory = tempfile::tempdir().unwrap();
+        let former = verifiers(&open(directory.path()).unwrap(), 1);
+        fs::rename(directory.path().join(KEY), directory.path().join(FORMER_KEY)).unwrap();
+        let both = verifiers(&open(directory.path()).unwrap(), 1);
+        assert_eq!((both.len(), &both[1]), (2, &former[0]));
+        fs::remove_file(directory.path().join(FORMER_KEY)).unwrap();
+        assert_eq!(verifiers(&open(directory.path()).unwrap(), 1), both[..1]);
+    }
+
+    #[test]
+    fn a_later_checkpoint_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = open(directory.path()).unwrap();
+        let signed = keys.signed();
+        assert_eq!(signed.last_signed(id(1)).unwrap(), None);
+        for (size, kept) in [(5, 5), (7, 7), (6, 7), (7, 7), (8, 8)] {
+            signed.keep(id(1), &note(&keys, 1, size)).unwrap();
+            assert_eq!(signed.last_signed(id(1)).unwrap(), Some(note(&keys, 1, kept)), "{size}");
+        }
+        assert_eq!(signed.last_signed(id(2)).unwrap(), None);
+        // A log of another name may be shorter.
+        LedgerKeys::rename(directory.path(), "evidence.example.com/2").unwrap();
+        let renamed = open(directory.path()).unwrap();
+        let last = signed.last_signed(id(1)).unwrap();
+        assert_eq!(renamed.former_checkpoint(id(1), last.clone().into_iter()), last);
+        renamed.signed().keep(id(1), &note(&renamed, 1, 2)).unwrap();
+        let last = renamed.signed().last_signed(id(1)).unwrap();
+        assert_eq!(last, Some(note(&renamed, 1, 2)));
+        assert_eq!(renamed.former_checkpoint(id(1), last.into_iter()), None, "it is of the present name");
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["", "a b", "a+b", "a\nb"] {
+            let opened = LedgerKeys::open(directory.path(), name, None);
+            assert!(matches!(opened, Err(LedgerKeysError::Name(_))), "{name:?}: {opened:?}");
+        }
+        open(directory.path()).unwrap();
+        LedgerKeys::rename(directory.path(), "b").unwrap();
+        LedgerKeys::rename(directory.path(), "b").unwrap();
+        assert!(matches!(LedgerKeys::rename(directory.path(), NAME), Err(LedgerKeysError::UsedName(_))));
+        assert!(matches!(LedgerKeys::rename(directory.path(), "c d"), Err(LedgerKeysError::Name(_))));
+        assert!(
+            LedgerKeys::new(
+                "a b",
+                [1; 32],
+                SignedFiles { directory: PathBuf::new(), writing: Mutex::new(()) }
+            )
+            .is_err()
+        );
+    }
 }

@@ -467,7 +467,7 @@ impl Calls {
         self.get("get_ledger_checkpoint", org.clone()).await;
         self.get("get_ledger_consistency", json!({"org": "acme", "from": 2, "to": 5})).await;
         self.get("get_ledger_entries", json!({"org": "acme", "index": 2})).await;
-        self.get("get_ledger_proof", json!({"org": "acme", "record_id": "2", "format": "json"})).await;
+        self.get("get_ledger_proof", json!({"org": "acme", "record_id": "2"})).await;
         self.get(
             "download_trail_audit_package",
             json!({"org": "acme", "flow_name": "shop", "trail_name": "build-812"}),

@@ -21,7 +21,7 @@ pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
             let store = store::open_existing(&host.store).await?;
             let named = new_origin(&store, &host.operator, &directory, &name).await;
             store.close().await;
-            println!("{} ledgers are named '{name}' from now on", named?);
+            println!("the ledgers are named '{name}' from now on; former checkpoints recorded: {}", named?);
             Ok(())
         }
         LedgerCommand::Root { org, host } => {
