@@ -29,6 +29,7 @@ async fn note(store: &Arc<dyn Store>, org: &Org, key: u8) -> Result<String, Fail
 async fn a_checkpoint_replaces_the_last(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     same("before", store.signed_checkpoint(org.id).await?, None)?;
+    same("whether there is any", store.has_signed_checkpoints().await?, false)?;
     let (a, b, c) =
         (note(&store, &org, 1).await?, note(&store, &org, 2).await?, note(&store, &org, 3).await?);
     for (old, new, expected) in [
@@ -42,21 +43,28 @@ async fn a_checkpoint_replaces_the_last(store: Arc<dyn Store>) -> Outcome {
     ] {
         let old = old.map(String::as_str);
         let before = store.signed_checkpoint(org.id).await?;
-        let replaced = store.replace_signed_checkpoint(org.id, old, new).await?;
+        let replaced = store.replace_signed_checkpoint(org.id, old, Some(new)).await?;
         same(&format!("whether {new:?} replaces {old:?}"), replaced, expected)?;
         let after = if expected { Some(new.clone()) } else { before };
         same("the checkpoint", store.signed_checkpoint(org.id).await?, after)?;
     }
-    Ok(())
+    same("whether there is one now", store.has_signed_checkpoints().await?, true)?;
+    same("removed by a stale note", store.replace_signed_checkpoint(org.id, Some(&a), None).await?, false)?;
+    same("removed", store.replace_signed_checkpoint(org.id, Some(&b), None).await?, true)?;
+    same("the removed one", store.signed_checkpoint(org.id).await?, None)
 }
 
 async fn checkpoints_are_apart(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let a = note(&store, &org, 1).await?;
-    same("of one", store.replace_signed_checkpoint(org.id, None, &a).await?, true)?;
+    same("of one", store.replace_signed_checkpoint(org.id, None, Some(&a)).await?, true)?;
     same("of the other", store.signed_checkpoint(other.id).await?, None)?;
-    same("of the other, replaced", store.replace_signed_checkpoint(other.id, Some(&a), &a).await?, false)?;
-    same("of nobody", store.replace_signed_checkpoint(id(3), None, &a).await?, false)?;
+    same(
+        "of the other, replaced",
+        store.replace_signed_checkpoint(other.id, Some(&a), Some(&a)).await?,
+        false,
+    )?;
+    same("of nobody", store.replace_signed_checkpoint(id(3), None, Some(&a)).await?, false)?;
     same("of nobody, read", store.signed_checkpoint(id(3)).await?, None)?;
     same("of one, still", store.signed_checkpoint(org.id).await?, Some(a))
 }
@@ -71,7 +79,7 @@ async fn one_replaces_a_checkpoint(store: Arc<dyn Store>) -> Outcome {
         }
         let racer = |new: String| {
             let (store, old, org) = (Arc::clone(&store), old.clone(), org.id);
-            async move { store.replace_signed_checkpoint(org, old.as_deref(), &new).await }
+            async move { store.replace_signed_checkpoint(org, old.as_deref(), Some(&new)).await }
         };
         let mut replaced = 0;
         for answer in on_tasks(notes.into_iter().map(racer)).await? {

@@ -5,7 +5,7 @@ use crate::api_keys::operations::ApiKeyInput;
 use crate::api_keys::view::{ApiKeyView, NewApiKey};
 use crate::auth::actor::{Actor, Role};
 use crate::auth::credentials::ApiKey;
-use crate::checkpoints::keys::LedgerKeys;
+use crate::checkpoints::keys::{LastSigned, checkpoint};
 use crate::context::{Draft, retry_on_conflict};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::names::{Key, Precondition, RecordKind};
@@ -313,35 +313,36 @@ impl Administration<'_> {
         Ok(EndedFuture { first, entries: size - first, was, now })
     }
 
-    /// Records in each ledger that was signed under a former name its last checkpoint of that name, after the ledgers were
-    /// [named anew](LedgerKeys::rename). Returns the number of these ledgers.
+    /// Ends the logs of all ledgers, before they are [named anew](crate::checkpoints::LedgerKeys::rename): records the last signed checkpoint in
+    /// each ledger, and removes it from the store. `signed` has what was signed last outside of the store. Returns the number of
+    /// ledgers that had one. May be repeated.
     ///
     /// # Errors
-    /// [`Error::Store`] if the store fails, or if the directory of the keys cannot be read.
-    pub async fn note_former_checkpoints(&self, keys: &LedgerKeys) -> Result<u64> {
-        let (mut noted, mut after) = (0, Some(String::new()));
-        while let Some(name) = after {
-            let page = self.store().organizations_by_name(&name, ORGANIZATIONS_AT_ONCE).await?;
+    /// [`Error::Store`] if the store fails, or if what was signed last cannot be read.
+    pub async fn end_logs(&self, name: &str, signed: &dyn LastSigned) -> Result<u64> {
+        let (store, mut ended, mut after) = (self.store(), 0, Some(String::new()));
+        while let Some(last) = after {
+            let page = store.organizations_by_name(&last, ORGANIZATIONS_AT_ONCE).await?;
             after = page.more;
             for Organization { id, .. } in page.records {
-                let unreadable = |error: std::io::Error| StoreError::Failed(error.into());
-                let kept = keys.signed().last_signed(id).map_err(unreadable)?;
-                let stored = self.store().signed_checkpoint(id).await?;
-                if let Some(former) = keys.former_checkpoint(id, [stored, kept].into_iter().flatten()) {
-                    let fact = Fact::LedgerNamed { name: keys.origin(id), former };
-                    let write = Write::new(
-                        id,
-                        self.by.clone(),
-                        self.service.now(),
-                        vec![fact],
-                        self.service.random(),
-                    );
-                    self.store().record(write).await?;
-                    noted += 1;
+                let kept = signed.last_signed(id).map_err(|error| StoreError::Failed(error.into()))?;
+                let stored = store.signed_checkpoint(id).await?;
+                let origin = format!("{name}/{id}");
+                let others = [&stored, &kept].into_iter().flatten();
+                let others = others.filter(|note| note.lines().next() != Some(&origin));
+                let Some(former) = others.max_by_key(|note| checkpoint(note).map(|last| last.size)) else {
+                    continue;
+                };
+                let fact = Fact::LedgerNamed { name: origin.clone(), former: former.clone() };
+                let (at, random) = (self.service.now(), self.service.random());
+                store.record(Write::new(id, self.by.clone(), at, vec![fact], random)).await?;
+                if let Some(stored) = stored.as_deref().filter(|note| note.lines().next() != Some(&origin)) {
+                    store.replace_signed_checkpoint(id, Some(stored), None).await?;
                 }
+                ended += 1;
             }
         }
-        Ok(noted)
+        Ok(ended)
     }
 
     /// Creates the user. Returns [`StoreError::Conflict`] if the name is taken.

@@ -19,6 +19,29 @@ pub struct Needs {
     pub nodes: Vec<(u32, u64)>,
 }
 
+impl Needs {
+    /// Returns the hashes of several proofs, each once.
+    #[must_use]
+    pub fn merged(needs: impl IntoIterator<Item = Self>) -> Self {
+        let (mut leaves, mut nodes) = (Vec::<Range<u64>>::new(), Vec::new());
+        for need in needs {
+            leaves.extend(need.leaves);
+            nodes.extend(need.nodes);
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        leaves.sort_unstable_by_key(|range| (range.start, range.end));
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in leaves {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Self { leaves: merged, nodes }
+    }
+}
+
 /// The hashes that a store fetched. Additional hashes do no harm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerHashes {

@@ -429,6 +429,21 @@ fn whatever_the_store_lacks_is_named() {
 }
 
 #[test]
+fn needs_of_several_proofs_are_merged() {
+    let size = 5000;
+    let each = Vec::from_iter((0..size).step_by(37).map(|index| inclusion_needs(index, size)));
+    let merged = Needs::merged(each.clone());
+    let flat =
+        |needs: &Needs| needs.leaves.iter().cloned().flatten().collect::<std::collections::BTreeSet<_>>();
+    let all = each.iter().flat_map(&flat).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(flat(&merged), all);
+    assert!(merged.leaves.windows(2).all(|pair| pair[0].end < pair[1].start), "{:?}", merged.leaves);
+    assert!(merged.nodes.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(each.iter().flat_map(|needs| &needs.nodes).all(|node| merged.nodes.contains(node)));
+    assert_eq!(Needs::merged([]), Needs::default());
+}
+
+#[test]
 fn needs_are_few_and_whole() {
     let needs = inclusion_needs(20, 300);
     // The rest of the leaf's own sixteen and the incomplete end; level 4 beside it and at the end; the second

@@ -20,7 +20,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 41] = [
     ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("build", &["SELECT", "INSERT"]),
-    ("checkpoint", &["SELECT", "INSERT", "UPDATE"]),
+    ("checkpoint", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("clock_correction", &["SELECT", "INSERT"]),
     ("commit_trail", &["SELECT", "INSERT"]),
     ("cursor", &["SELECT", "INSERT", "UPDATE"]),

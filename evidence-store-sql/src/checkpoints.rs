@@ -13,6 +13,10 @@ use crate::store::SqlStore;
 
 const SIGNED: Sql = Sql::portable("SELECT note FROM evidence.checkpoint WHERE org = $1");
 
+const ANY: Sql = Sql::portable("SELECT 1 FROM evidence.checkpoint LIMIT 1");
+
+const REMOVE: Sql = Sql::portable("DELETE FROM evidence.checkpoint WHERE org = $1 AND note = $2 RETURNING 1");
+
 /// Writes nothing for an organization that does not exist. No note is empty.
 const REPLACE: Sql = Sql::portable(
     "INSERT INTO evidence.checkpoint AS c (org, note)
@@ -29,7 +33,20 @@ impl<D: Driver> CheckpointStore for SqlStore<D> {
         Ok(note.map(|(note,)| note))
     }
 
-    async fn replace_signed_checkpoint(&self, org: Id, old: Option<&str>, new: &str) -> StoreResult<bool> {
-        self.query_org(org, REPLACE).bind(old.unwrap_or_default()).bind(new).change().await
+    async fn has_signed_checkpoints(&self) -> StoreResult<bool> {
+        Ok(self.query(ANY).first::<(u64,)>().await?.is_some())
+    }
+
+    async fn replace_signed_checkpoint(
+        &self,
+        org: Id,
+        old: Option<&str>,
+        new: Option<&str>,
+    ) -> StoreResult<bool> {
+        let old = old.unwrap_or_default();
+        match new {
+            Some(new) => self.query_org(org, REPLACE).bind(old).bind(new).change().await,
+            None => self.query_org(org, REMOVE).bind(old).change().await,
+        }
     }
 }

@@ -211,12 +211,20 @@ struct Walk<S> {
     report: FsckReport,
     /// The texts that facts refer to and that no entry contains.
     missing_texts: BTreeSet<String>,
+    /// The problems of signed checkpoints, which neither hide others nor prevent a rebuild.
+    unsigned: Vec<String>,
 }
 
 impl<S: ScratchSession> Walk<S> {
     async fn new(session: S, on_organization: OnOrganization) -> StoreResult<Self> {
         let scratch = Scratch::new(session).await?;
-        Ok(Self { scratch, on_organization, report: FsckReport::default(), missing_texts: BTreeSet::new() })
+        Ok(Self {
+            scratch,
+            on_organization,
+            report: FsckReport::default(),
+            missing_texts: BTreeSet::new(),
+            unsigned: Vec::new(),
+        })
     }
 
     async fn check(&mut self) -> StoreResult<()> {
@@ -246,6 +254,8 @@ impl<S: ScratchSession> Walk<S> {
                 break;
             }
         }
+        let unsigned = std::mem::take(&mut self.unsigned);
+        self.note(unsigned);
         self.check_blobs(&ledgers).await?;
         let lost = std::mem::take(&mut self.missing_texts)
             .into_iter()
@@ -282,7 +292,7 @@ impl<S: ScratchSession> Walk<S> {
         self.scratch.savepoint().await?;
         let checkpoints = self.scratch.signed_checkpoints().await;
         let checkpoints =
-            self.scratch.or_report_damage("table checkpoint", checkpoints, &mut self.report.problems).await?;
+            self.scratch.or_report_damage("table checkpoint", checkpoints, &mut self.unsigned).await?;
         let beside = BesideLedgers { key_hashes, checkpoints };
         let mut range = OrgRange::after(after);
         let before = self.report.entries;
@@ -405,9 +415,8 @@ impl<S: ScratchSession> Walk<S> {
                 if let Some(Checkpoint { size, root, .. }) = signed.take_if(|it| it.size == frontier.size())
                     && root != frontier.root()
                 {
-                    let what =
-                        format_args!("its first {size} entries are not those of the signed checkpoint");
-                    self.problem(ledger, what);
+                    let what = format!("its first {size} entries are not those of the signed checkpoint");
+                    self.unsigned.push(format!("organization {}: {what}", ledger.1));
                 }
             }
             completed += nodes.len() as u64;
@@ -445,9 +454,8 @@ impl<S: ScratchSession> Walk<S> {
             LedgerState { organization: ledger.1.clone(), size: frontier.size(), root: frontier.root() };
         self.report.ledgers.push(state);
         if let Some(Checkpoint { size, .. }) = signed {
-            let what =
-                format_args!("a checkpoint of {size} entries was signed, but it has {}", frontier.size());
-            self.problem(ledger, what);
+            let what = format!("a checkpoint of {size} entries was signed, but it has {}", frontier.size());
+            self.unsigned.push(format!("organization {}: {what}", ledger.1));
         }
         if head.is_some_and(|head| head != frontier) {
             self.problem(ledger, "its head does not match its entries");
@@ -467,7 +475,8 @@ impl<S: ScratchSession> Walk<S> {
         let read = |note: &str| note.parse::<SignedNote>()?.text().parse::<Checkpoint>();
         let checkpoint = read(note);
         if let Err(error) = &checkpoint {
-            self.problem(ledger, format_args!("its signed checkpoint cannot be read: {error}"));
+            self.unsigned
+                .push(format!("organization {}: its signed checkpoint cannot be read: {error}", ledger.1));
         }
         checkpoint.ok()
     }

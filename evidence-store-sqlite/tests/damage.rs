@@ -5,7 +5,10 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use evidence_core::checkpoints::CheckpointStore;
 use evidence_core::digest::sha256_hex;
+use evidence_core::ledger::note::NoteSigner;
+use evidence_core::ledger::{Checkpoint, Hash};
 use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
 use evidence_core::store::LedgerStore;
@@ -420,4 +423,39 @@ async fn a_lost_log_is_told_until_somebody_has_dealt_with_it() {
     std::fs::remove_file(directory.path().join("e.db-last")).unwrap();
     let bench = open().await;
     assert_eq!((bench.problems().await, lost.exists()), (Vec::new(), false));
+}
+
+/// Whatever is wrong with a signed checkpoint is named, hides nothing else and prevents no rebuild.
+#[tokio::test]
+async fn a_signed_checkpoint_is_compared_with_the_ledger() {
+    let origin = "log.example";
+    let signer = NoteSigner::new(origin, &[1; 32]).unwrap();
+    let bench = Bench::new().await;
+    let org = bench.org("acme").await;
+    let head = bench.store.ledger_head(org).await.unwrap().unwrap();
+    let (size, root) = (head.size(), head.root());
+    let note = |size, root| Checkpoint { origin: origin.to_owned(), size, root }.sign([&signer]);
+    for (note, problem) in [
+        (note(size, root), None),
+        (
+            note(size, Hash::of("another")),
+            Some(format!("its first {size} entries are not those of the signed checkpoint")),
+        ),
+        (
+            note(size + 1, root),
+            Some(format!("a checkpoint of {} entries was signed, but it has {size}", size + 1)),
+        ),
+        ("x".to_owned(), Some("its signed checkpoint cannot be read".to_owned())),
+    ] {
+        let before = bench.store.signed_checkpoint(org).await.unwrap();
+        assert!(bench.store.replace_signed_checkpoint(org, before.as_deref(), Some(&note)).await.unwrap());
+        let problems = bench.problems().await;
+        match &problem {
+            Some(problem) => has(&problems, &format!("organization acme: {problem}")),
+            None => assert_eq!(problems, Vec::<String>::new()),
+        }
+        bench.execute("DELETE FROM membership WHERE org = 1");
+        has(&bench.problems().await, "table membership: row");
+        assert_eq!(bench.store.rebuild().await.unwrap().problems, Vec::<String>::new());
+    }
 }

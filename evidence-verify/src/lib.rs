@@ -6,7 +6,9 @@
 //! - it has every file of its manifest and no other, unchanged, and the manifest names no problem;
 //! - the checkpoint is signed by a log that the caller trusts, and cosigned as the caller's policy asks;
 //! - each entry has the leaf hash that its proof leads to, and the payload that its leaf names;
-//! - each attachment and each text has its digest, and a payload of an entry names it.
+//! - each attachment and each text has its digest, a payload of an entry names it, and none that a payload names is missing.
+//!
+//! Only regular files with the paths of the format are accepted, so that other tools unpack what was verified.
 //!
 //! ```no_run
 //! use evidence_verify::{Policy, verify};
@@ -31,11 +33,11 @@ pub use policy::{Policy, PolicyError};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// What holds.
+    /// The statements that hold.
     pub holding: Vec<String>,
-    /// What does not hold. Empty if the package holds.
+    /// The problems. Empty if the package holds.
     pub problems: Vec<String>,
-    /// What the package does not prove.
+    /// The limits of the proof.
     pub remarks: Vec<String>,
 }
 
@@ -55,10 +57,21 @@ impl fmt::Display for Report {
         ];
         for (begin, lines) in lines {
             for line in lines {
-                writeln!(f, "{begin}{line}")?;
+                writeln!(f, "{begin}{}", line.chars().map(shown).collect::<String>())?;
             }
         }
         Ok(())
+    }
+}
+
+/// Returns a character as a terminal shows it. A package could otherwise move, hide or forge lines of the report.
+fn shown(character: char) -> String {
+    let directs =
+        matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if character.is_control() || directs {
+        character.escape_unicode().to_string()
+    } else {
+        character.to_string()
     }
 }
 

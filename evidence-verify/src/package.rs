@@ -16,8 +16,14 @@ use crate::policy::Policy;
 
 /// The format of the manifest that this version knows.
 const FORMAT: &str = "evidence-package/1";
-/// Maximum size of a file that is read into memory.
-const MAX_FILE: u64 = 256 << 20;
+/// Maximum size of all files that are held in memory.
+const MAX_HELD: u64 = 1 << 30;
+/// Maximum number of files.
+const MAX_FILES: usize = 1 << 20;
+/// The number of digits of an entry's index in a path.
+const INDEX_DIGITS: usize = 12;
+/// The files that are for reading, and are not proved.
+const FOR_READING: [&str; 4] = ["README.txt", "trail-page.pdf", "trail.json", "artifact.json"];
 /// The first bytes of gzip (RFC 1952 §2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The prefix of a hashed leaf (RFC 6962 §2.1).
@@ -30,9 +36,12 @@ pub enum Unreadable {
     /// It cannot be read, or is no tar.
     #[error("this is not a tar that can be read: {0}")]
     Tar(#[from] io::Error),
-    /// A file of it is too large.
-    #[error("the file '{0}' of the package is too large")]
-    TooLarge(String),
+    /// It has something that no package has, such as a link, or a file of another name.
+    #[error("this is not an audit package: '{}' is no file of one", .0.escape_debug())]
+    Foreign(String),
+    /// It has too many files, or too large ones.
+    #[error("the package is too large")]
+    TooLarge,
     /// It has no manifest.
     #[error("this is not an audit package: it has no manifest.json")]
     NoManifest,
@@ -99,10 +108,30 @@ pub(crate) struct Package {
     repeated: BTreeSet<String>,
 }
 
-/// Returns whether the content of a file is needed, and not its digest alone.
-fn is_needed(path: &str) -> bool {
-    ["entries/", "proofs/"].iter().any(|directory| path.starts_with(directory))
-        || ["checkpoint.txt", "keys.txt", "manifest.json"].contains(&path)
+/// What a file of a package is, by its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A file that is read: the manifest, the checkpoint, the keys, an entry or a proof.
+    Read,
+    /// A file of which the digest is enough.
+    Hashed,
+}
+
+/// Returns what the file at this path is; `None` if no package has it. Each file has one path.
+fn kind(path: &str) -> Option<Kind> {
+    let digits = |text: &str| text.len() == INDEX_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digest = |text: &str| text.parse::<Hash>().is_ok();
+    let (directory, name) = path.split_once('/').unwrap_or(("", path));
+    let suffix =
+        |suffixes: &[&str]| suffixes.iter().any(|suffix| name.strip_suffix(suffix).is_some_and(digits));
+    match directory {
+        "" if ["manifest.json", "checkpoint.txt", "keys.txt"].contains(&name) => Some(Kind::Read),
+        "" if FOR_READING.contains(&name) => Some(Kind::Hashed),
+        "entries" if suffix(&[".json"]) => Some(Kind::Read),
+        "proofs" if suffix(&[".tlog-proof", ".cose", ".former.cose"]) => Some(Kind::Read),
+        "attachments" | "texts" if digest(name) => Some(Kind::Hashed),
+        _ => None,
+    }
 }
 
 /// Reads a package.
@@ -113,23 +142,29 @@ pub(crate) fn read(package: impl Read) -> Result<Package, Unreadable> {
 }
 
 fn read_tar(package: impl Read) -> Result<Package, Unreadable> {
-    let (mut files, mut repeated) = (BTreeMap::new(), BTreeSet::new());
+    let (mut files, mut repeated, mut held) = (BTreeMap::new(), BTreeSet::new(), 0_u64);
     let mut archive = tar::Archive::new(package);
-    for file in archive.entries()? {
+    // Raw, so that no extension renames a file or makes one up from a few bytes.
+    for file in archive.entries()?.raw(true) {
         let mut file = file?;
         let path = String::from_utf8_lossy(&file.path_bytes()).into_owned();
+        let kind = kind(&path).filter(|_| file.header().entry_type() == tar::EntryType::Regular);
+        let Some(kind) = kind else { return Err(Unreadable::Foreign(path)) };
         let size = file.size();
-        let (mut hasher, mut content, mut buffer) = (Sha256::new(), Vec::new(), vec![0; 64 << 10]);
-        if is_needed(&path) && size > MAX_FILE {
-            return Err(Unreadable::TooLarge(path));
+        if kind == Kind::Read {
+            held = held.saturating_add(size);
         }
+        if held > MAX_HELD || files.len() >= MAX_FILES {
+            return Err(Unreadable::TooLarge);
+        }
+        let (mut hasher, mut content, mut buffer) = (Sha256::new(), Vec::new(), vec![0; 64 << 10]);
         loop {
             let length = file.read(&mut buffer)?;
             if length == 0 {
                 break;
             }
             hasher.update(&buffer[..length]);
-            if is_needed(&path) {
+            if kind == Kind::Read {
                 content.extend_from_slice(&buffer[..length]);
             }
         }
@@ -157,7 +192,7 @@ impl Package {
         let mut check = Check { package: self, report: Report::default() };
         check.manifest();
         let own;
-        let policy = if policy.logs().is_empty() {
+        let policy = if policy.keys().next().is_none() {
             own = Policy::of_logs(check.own_keys());
             check.problem(
                 "no key was given: the keys of the package show that it fits together, not who made it",
@@ -169,14 +204,11 @@ impl Package {
         let payloads = check.entries(policy);
         check.contents(&payloads);
         let Check { mut report, .. } = check;
-        report
-            .remarks
-            .push("it proves what it contains, and not that the server left nothing out".to_owned());
-        report.remarks.insert(
-            0,
-            "trail-page.pdf and the JSON files outside of entries/ are for reading: the server made them, and no proof covers them"
-                .to_owned(),
-        );
+        report.remarks = vec![
+            format!("the package says of itself that it is about {}", self.manifest.subject),
+            format!("{} and manifest.json are for reading: no proof covers them", FOR_READING.join(", ")),
+            "it proves what it contains, and not that nothing was left out".to_owned(),
+        ];
         report
     }
 
@@ -197,7 +229,6 @@ impl Check<'_> {
     /// Checks that the package has the files of its manifest.
     fn manifest(&mut self) {
         let Package { manifest, files, repeated } = self.package;
-        self.report.holding.push(format!("this is the package about {}", manifest.subject));
         let before = self.report.problems.len();
         for Flaw { path, problem } in &manifest.problems {
             self.problem(format!("{path}: {problem}, says the server"));
@@ -281,11 +312,18 @@ impl Check<'_> {
                 Err(problem) => self.problem(format!("entry {name}: {problem}")),
             }
         }
+        let proofs = package.files.keys().filter_map(|path| path.strip_prefix("proofs/"));
+        let of_an_entry = |name: &str| names.contains(&name.get(..INDEX_DIGITS).unwrap_or_default());
+        let of_none = Vec::from_iter(proofs.filter(|name| !of_an_entry(name)));
+        for name in of_none {
+            self.problem(format!("proofs/{name} belongs to no entry"));
+        }
         if payloads.len() == names.len() && !payloads.is_empty() {
-            self.holds(format!(
-                "all {} entries are in the ledger of that checkpoint, with these payloads",
-                names.len()
-            ));
+            let text = "entries are in the ledger of that checkpoint, with these payloads";
+            self.holds(format!("all {} {text}", names.len()));
+        }
+        if !payloads.is_empty() {
+            self.holds(format!("they record {}", recorded(&payloads)));
         }
         payloads
     }
@@ -321,11 +359,16 @@ impl Check<'_> {
         if proof.index != leaf.index || proved != *checkpoint {
             return Err("its proof is of another entry, or leads to another checkpoint".to_owned());
         }
-        let receipt = package.files.get(&format!("proofs/{name}.cose")).ok_or("its receipt is missing")?;
-        let mut logs = signed.iter().map(|signed| signed.by).filter(|key| key.name() == checkpoint.origin);
-        let holds = |key| verify_receipt(&receipt.content, hash, key) == Some((leaf.index, checkpoint.size));
-        if !logs.any(holds) {
-            return Err("its receipt does not hold".to_owned());
+        let receipts =
+            ["cose", "former.cose"].map(|kind| package.files.get(&format!("proofs/{name}.{kind}")));
+        let logs = signed.iter().map(|signed| signed.by).filter(|key| key.name() == checkpoint.origin);
+        let holds = |(receipt, key): (&File, &VerifierKey)| {
+            verify_receipt(&receipt.content, hash, key) == Some((leaf.index, checkpoint.size))
+        };
+        // While a key is replaced, there is a receipt by each, and a verifier may know one of them.
+        let mut pairs = logs.flat_map(|key| receipts.iter().flatten().map(move |receipt| (*receipt, key)));
+        if !pairs.any(holds) {
+            return Err("its receipt is missing or does not hold".to_owned());
         }
         serde_json::from_str(&entry.payload).map_err(|error| format!("its payload cannot be read: {error}"))
     }
@@ -349,8 +392,7 @@ impl Check<'_> {
                 sound += 1;
             }
         }
-        for digest in required {
-            let path = format!("attachments/{digest}");
+        for path in required {
             // Otherwise it was named above.
             if !files.contains_key(&path) && !manifest.problems.iter().any(|flaw| flaw.path == path) {
                 self.problem(format!("{path} is missing, and an entry names it"));
@@ -362,20 +404,40 @@ impl Check<'_> {
     }
 }
 
-/// Collects the digests of the content that a payload names: all, and those of attachments. What the reporter of a record wrote
-/// freely counts for nothing.
-fn digests(payload: &Value, named: &mut BTreeSet<String>, attachments: &mut BTreeSet<String>) {
+/// Collects the content that a payload names: digests, and the paths that a package has it at. What the reporter of a record
+/// wrote freely counts for nothing.
+fn digests(payload: &Value, named: &mut BTreeSet<String>, required: &mut BTreeSet<String>) {
     let digest = |reference: &Value| reference.get("sha256").and_then(Value::as_str).map(str::to_owned);
-    for record in payload
-        .as_object()
-        .into_iter()
-        .flat_map(|payload| payload.values())
-        .filter_map(|fact| fact.get("record"))
-    {
+    for (_, record) in records(payload) {
         let files = record.get("attachments").and_then(Value::as_array).into_iter().flatten();
-        let files = Vec::from_iter(files.chain(record.get("evidence")).filter_map(digest));
-        named.extend(files.iter().cloned());
-        attachments.extend(files);
-        named.extend(["data", "template"].iter().filter_map(|text| digest(record.get(text)?)));
+        let files =
+            files.chain(record.get("evidence")).filter_map(digest).map(|digest| ("attachments", digest));
+        let texts = ["data", "template"].iter().filter_map(|text| digest(record.get(text)?));
+        for (directory, digest) in files.chain(texts.map(|digest| ("texts", digest))) {
+            required.insert(format!("{directory}/{digest}"));
+            named.insert(digest);
+        }
     }
+}
+
+/// Returns the kind and the record of a payload.
+fn records(payload: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let facts = payload.as_object().into_iter().flatten();
+    facts.filter_map(|(kind, fact)| Some((kind.as_str(), fact.get("record")?)))
+}
+
+/// Describes what was recorded: flows and trails by name, and how many of the rest.
+fn recorded(payloads: &[Value]) -> String {
+    let (mut named, mut counts) = (BTreeSet::new(), BTreeMap::<_, usize>::new());
+    for (kind, record) in payloads.iter().flat_map(records) {
+        let (about, _) = kind.split_once('_').unwrap_or((kind, ""));
+        match record.get("name").and_then(Value::as_str) {
+            Some(name) if ["flow", "trail"].contains(&about) => {
+                named.insert(format!("{about} '{name}'"));
+            }
+            _ => *counts.entry(about).or_default() += 1,
+        }
+    }
+    let counts = counts.into_iter().map(|(about, count)| format!("{count} of the kind {about}"));
+    named.into_iter().chain(counts).collect::<Vec<_>>().join(", ")
 }

@@ -13,12 +13,24 @@ impl CheckpointStore for MemoryStore {
         Ok(self.read()?.checkpoints.get(&org).cloned())
     }
 
-    async fn replace_signed_checkpoint(&self, org: Id, old: Option<&str>, new: &str) -> StoreResult<bool> {
+    async fn has_signed_checkpoints(&self) -> StoreResult<bool> {
+        Ok(!self.read()?.checkpoints.is_empty())
+    }
+
+    async fn replace_signed_checkpoint(
+        &self,
+        org: Id,
+        old: Option<&str>,
+        new: Option<&str>,
+    ) -> StoreResult<bool> {
         let mut state = self.write()?;
         let is_old = state.checkpoints.get(&org).map(String::as_str) == old;
         let replaces = is_old && state.tables.contains_key(&org);
         if replaces {
-            state.checkpoints.insert(org, new.to_owned());
+            match new {
+                Some(new) => state.checkpoints.insert(org, new.to_owned()),
+                None => state.checkpoints.remove(&org),
+            };
         }
         Ok(replaces)
     }

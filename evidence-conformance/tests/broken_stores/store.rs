@@ -206,7 +206,16 @@ impl CheckpointStore for Broken {
         self.whole.signed_checkpoint(org).await
     }
 
-    async fn replace_signed_checkpoint(&self, org: Id, old: Option<&str>, new: &str) -> StoreResult<bool> {
+    async fn has_signed_checkpoints(&self) -> StoreResult<bool> {
+        self.whole.has_signed_checkpoints().await
+    }
+
+    async fn replace_signed_checkpoint(
+        &self,
+        org: Id,
+        old: Option<&str>,
+        new: Option<&str>,
+    ) -> StoreResult<bool> {
         let stored = self.whole.signed_checkpoint(org).await?;
         let old = if self.has(Defect::CheckpointsAreReplacedByAnybody) { stored.as_deref() } else { old };
         self.whole.replace_signed_checkpoint(org, old, new).await

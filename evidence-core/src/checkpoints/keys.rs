@@ -3,20 +3,19 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use tempfile::NamedTempFile;
 
 use crate::id::{Id, Random, SystemRandom};
 use crate::ledger::Checkpoint;
 use crate::ledger::note::{NoteError, NoteSigner, SignedNote};
-use crate::lock::locked;
 
-/// The file with the name of the ledgers, and with their former names.
+/// The file with the name of the ledgers, and below it those that were used before.
 const NAME: &str = "name";
 /// The file with the key, if it has no other place: PKCS#8 in PEM (RFC 5958, RFC 7468).
 const KEY: &str = "key.pem";
@@ -33,7 +32,6 @@ const SIGNED: &str = "signed";
 /// ([C2SP tlog-policy](https://c2sp.org/tlog-policy)), so two organizations have two keys.
 pub struct LedgerKeys {
     name: String,
-    former_names: Vec<String>,
     /// The key, and the former one.
     seeds: Vec<[u8; 32]>,
     signed: Box<dyn LastSigned>,
@@ -65,9 +63,7 @@ pub fn is_later(last: &str, new: &str) -> bool {
 
 impl std::fmt::Debug for LedgerKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, former_names, .. } = self;
-        let mut shown = f.debug_struct("LedgerKeys");
-        shown.field("name", name).field("former_names", former_names).finish_non_exhaustive()
+        f.debug_struct("LedgerKeys").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -129,15 +125,24 @@ fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
+/// Makes the names in a directory durable. Not every system can open a directory.
+fn sync_names(directory: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+/// Returns a new file with this content, which only its owner can read, under a name that no other process uses.
+fn written(directory: &Path, content: &str) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(directory)?;
+    file.write_all(content.as_bytes())?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
 /// Replaces a file durably: it has the old or the new content, whatever happens.
 fn replace(path: &Path, content: &str) -> io::Result<()> {
-    let (directory, new) = (path.parent().unwrap_or(Path::new(".")), path.with_added_extension("new"));
-    let mut file = File::create(&new)?;
-    file.write_all(content.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    // Only then is the new name durable. Not every system can open a directory.
-    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    written(directory, content)?.persist(path)?;
+    sync_names(directory)
 }
 
 fn read_key(path: &Path) -> Result<Option<[u8; 32]>, LedgerKeysError> {
@@ -149,7 +154,7 @@ fn read_key(path: &Path) -> Result<Option<[u8; 32]>, LedgerKeysError> {
     SigningKey::from_pkcs8_pem(&pem).map(|key| Some(key.to_bytes())).map_err(no_key)
 }
 
-/// Writes a new key, which only its owner may read.
+/// Writes a new key, which only its owner may read. If another process has just written one, returns that.
 fn create_key(path: &Path, random: &dyn Random) -> Result<[u8; 32], LedgerKeysError> {
     let mut seed = [0; 32];
     random.fill(&mut seed);
@@ -159,16 +164,14 @@ fn create_key(path: &Path, random: &dyn Random) -> Result<[u8; 32], LedgerKeysEr
         reason: error.to_string(),
     };
     let pem = pem.map_err(no_key)?;
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let write = || {
-        let mut file = options.open(path)?;
-        file.write_all(pem.as_bytes())?;
-        file.sync_all()
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let write = || match written(directory, &pem)?.persist_noclobber(path) {
+        Ok(_) => sync_names(directory),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error.error),
     };
-    write().map_err(at(path)).map(|()| seed)
+    write().map_err(at(path))?;
+    Ok(read_key(path)?.unwrap_or(seed))
 }
 
 impl LedgerKeys {
@@ -178,8 +181,7 @@ impl LedgerKeys {
     /// [`LedgerKeysError::Name`] if no log can have this name.
     pub fn new(name: &str, seed: [u8; 32], signed: impl LastSigned) -> Result<Self, LedgerKeysError> {
         NoteSigner::new(name, &seed)?;
-        let (name, former_names) = (name.to_owned(), Vec::new());
-        Ok(Self { name, former_names, seeds: vec![seed], signed: Box::new(signed) })
+        Ok(Self { name: name.to_owned(), seeds: vec![seed], signed: Box::new(signed) })
     }
 
     /// Opens a directory with the key and with what was signed last. In a new one, names the ledgers `name` and creates a
@@ -207,8 +209,7 @@ impl LedgerKeys {
             NoteSigner::new(name, &[0; 32])?;
         }
         let names = names.unwrap_or_else(|| name.to_owned());
-        let mut names = names.lines().map(str::to_owned);
-        let name = names.next().unwrap_or_default();
+        let name = names.lines().next().unwrap_or_default().to_owned();
         NoteSigner::new(&name, &[0; 32])?;
         let former = read_key(&directory.join(FORMER_KEY))?;
         let own = directory.join(KEY);
@@ -216,35 +217,60 @@ impl LedgerKeys {
         let seed = match read_key(path)? {
             Some(seed) => seed,
             None if key.is_none() && (is_new || former.is_some()) => create_key(path, &SystemRandom)?,
+            None if is_new => {
+                let source = io::ErrorKind::NotFound.into();
+                return Err(LedgerKeysError::File { path: path.to_owned(), source });
+            }
             None => return Err(LedgerKeysError::LostKey { path: path.to_owned() }),
         };
         if is_new {
             replace(&name_file, &format!("{name}\n")).map_err(at(&name_file))?;
         }
         let seeds = [Some(seed), former].into_iter().flatten().collect();
-        let signed = Box::new(SignedFiles { directory: signed, writing: Mutex::new(()) });
-        Ok(Self { name, former_names: names.collect(), seeds, signed })
+        Ok(Self { name, seeds, signed: Box::new(SignedFiles { directory: signed }) })
+    }
+
+    /// Returns whether the directory was in use: [`Self::open`] would create no key in it.
+    pub fn exist_in(directory: &Path) -> bool {
+        directory.join(NAME).exists()
+    }
+
+    /// Returns what a directory has as signed last.
+    pub fn signed_in(directory: &Path) -> impl LastSigned {
+        SignedFiles { directory: directory.join(SIGNED) }
     }
 
     /// Names the ledgers anew: from now on, each begins again as a log of the new name, which need not extend what was
-    /// signed before. Creates a key if it was lost. Does nothing if the ledgers have this name.
+    /// signed before. That is put aside. Creates a key if it was lost, unless `key` is the path of one elsewhere. First call
+    /// [`Administration::end_logs`](crate::administration::Administration::end_logs). May be repeated.
     ///
     /// # Errors
     /// [`LedgerKeysError`] if the name was used before, or if a file cannot be read or written.
-    pub fn rename(directory: &Path, name: &str) -> Result<(), LedgerKeysError> {
+    pub fn rename(directory: &Path, name: &str, key: Option<&Path>) -> Result<(), LedgerKeysError> {
         NoteSigner::new(name, &[0; 32])?;
+        let signed = directory.join(SIGNED);
+        create_directory(&signed).map_err(at(&signed))?;
         let path = directory.join(NAME);
-        let names = fs::read_to_string(&path).map_err(at(&path))?;
+        let names = read_if_exists(&path).map_err(at(&path))?.unwrap_or_default();
         match names.lines().position(|used| used == name) {
-            Some(0) => return Ok(()),
+            Some(0) => {}
             Some(_) => return Err(LedgerKeysError::UsedName(name.to_owned())),
-            None => {}
+            None => {
+                let own = directory.join(KEY);
+                let path = key.unwrap_or(&own);
+                if read_key(path)?.is_none() {
+                    match key {
+                        Some(_) => return Err(LedgerKeysError::LostKey { path: path.to_owned() }),
+                        None => drop(create_key(path, &SystemRandom)?),
+                    }
+                }
+            }
         }
-        let key = directory.join(KEY);
-        if read_key(&key)?.is_none() {
-            create_key(&key, &SystemRandom)?;
+        if names.lines().next() != Some(name) {
+            replace(&path, &format!("{name}\n{names}")).map_err(at(&path))?;
         }
-        replace(&path, &format!("{name}\n{names}")).map_err(at(&path))
+        // From here on, what is still in the directory is of another name, and nothing is signed until it is gone.
+        put_aside(directory, &signed, name).map_err(at(&signed))
     }
 
     /// Returns the name of the ledgers.
@@ -255,19 +281,6 @@ impl LedgerKeys {
     /// Returns the name of an organization's ledger: the origin of its checkpoints.
     pub fn origin(&self, org: Id) -> String {
         format!("{}/{org}", self.name)
-    }
-
-    /// Returns whether this was the name of the organization's ledger before.
-    pub(crate) fn is_former_origin(&self, origin: &str, org: Id) -> bool {
-        self.former_names.iter().any(|name| origin == format!("{name}/{org}"))
-    }
-
-    /// Returns the one of these last signed notes with the most entries, if the ledger was not signed yet under its present
-    /// name.
-    pub(crate) fn former_checkpoint(&self, org: Id, last: impl Iterator<Item = String>) -> Option<String> {
-        let read = last.filter_map(|note| Some((checkpoint(&note)?, note)));
-        let (checkpoint, note) = read.max_by_key(|(last, _)| (last.origin == self.origin(org), last.size))?;
-        self.is_former_origin(&checkpoint.origin, org).then_some(note)
     }
 
     /// Returns the signers of an organization's ledger: with the key, and with the former one.
@@ -285,12 +298,39 @@ impl LedgerKeys {
     }
 }
 
-/// A directory with a file for each organization.
+/// Moves what was signed for logs of other names to a directory of its own.
+fn put_aside(directory: &Path, signed: &Path, name: &str) -> io::Result<()> {
+    let mut others = Vec::new();
+    for file in fs::read_dir(signed)? {
+        let file = file?;
+        if file.file_name() == LOCK {
+            continue;
+        }
+        let note = fs::read_to_string(file.path()).unwrap_or_default();
+        let is_own = checkpoint(&note)
+            .is_some_and(|last| last.origin.strip_prefix(name).is_some_and(|id| id.starts_with('/')));
+        if !is_own {
+            others.push(file);
+        }
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let number = (1_u32..).find(|number| !directory.join(format!("{SIGNED}-{number}")).exists());
+    let former = directory.join(format!("{SIGNED}-{}", number.unwrap_or_default()));
+    create_directory(&former)?;
+    others.iter().try_for_each(|file| fs::rename(file.path(), former.join(file.file_name())))?;
+    sync_names(&former)?;
+    sync_names(signed)
+}
+
+/// A directory with a file for each organization, which several servers may share.
 struct SignedFiles {
     directory: PathBuf,
-    /// Held while a note is compared with the last one and replaces it.
-    writing: Mutex<()>,
 }
+
+/// The file that is locked while a note is compared with the last one and replaces it.
+const LOCK: &str = ".lock";
 
 impl LastSigned for SignedFiles {
     fn last_signed(&self, org: Id) -> io::Result<Option<String>> {
@@ -298,7 +338,9 @@ impl LastSigned for SignedFiles {
     }
 
     fn keep(&self, org: Id, note: &str) -> io::Result<()> {
-        let _writing = locked(&self.writing);
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).open(self.directory.join(LOCK))?;
+        lock.lock()?;
         match self.last_signed(org)? {
             Some(last) if last == note || is_later(&last, note) => Ok(()),
             _ => replace(&self.directory.join(org.to_string()), note),
@@ -306,7 +348,8 @@ impl LastSigned for SignedFiles {
     }
 }
 
-fn checkpoint(note: &str) -> Option<Checkpoint> {
+/// Returns the checkpoint of a signed note, whose signatures are not verified.
+pub(crate) fn checkpoint(note: &str) -> Option<Checkpoint> {
     note.parse::<SignedNote>().ok()?.text().parse().ok()
 }
 
@@ -377,8 +420,11 @@ mod tests {
         let missing = directory.path().join("none.pem");
         let given = LedgerKeys::open(directory.path(), NAME, Some(&missing));
         assert!(matches!(given, Err(LedgerKeysError::LostKey { .. })) && !missing.exists());
+        let new = directory.path().join("new");
+        let given = LedgerKeys::open(&new, NAME, Some(&missing));
+        assert!(matches!(given, Err(LedgerKeysError::File { .. })) && !LedgerKeys::exist_in(&new));
         // The ledgers begin again under another name.
-        LedgerKeys::rename(directory.path(), "evidence.example.com/2").unwrap();
+        LedgerKeys::rename(directory.path(), "evidence.example.com/2", None).unwrap();
         assert_eq!(open(directory.path()).unwrap().name(), "evidence.example.com/2");
     }
 
@@ -404,15 +450,38 @@ mod tests {
             assert_eq!(signed.last_signed(id(1)).unwrap(), Some(note(&keys, 1, kept)), "{size}");
         }
         assert_eq!(signed.last_signed(id(2)).unwrap(), None);
-        // A log of another name may be shorter.
-        LedgerKeys::rename(directory.path(), "evidence.example.com/2").unwrap();
+        // A log of another name begins with nothing.
+        for _ in 0..2 {
+            LedgerKeys::rename(directory.path(), "evidence.example.com/2", None).unwrap();
+            let renamed = open(directory.path()).unwrap();
+            assert_eq!(renamed.signed().last_signed(id(1)).unwrap(), None);
+        }
+        let former = directory.path().join("signed-1").join(id(1).to_string());
+        assert_eq!(fs::read_to_string(former).unwrap(), note(&keys, 1, 8));
         let renamed = open(directory.path()).unwrap();
-        let last = signed.last_signed(id(1)).unwrap();
-        assert_eq!(renamed.former_checkpoint(id(1), last.clone().into_iter()), last);
         renamed.signed().keep(id(1), &note(&renamed, 1, 2)).unwrap();
-        let last = renamed.signed().last_signed(id(1)).unwrap();
-        assert_eq!(last, Some(note(&renamed, 1, 2)));
-        assert_eq!(renamed.former_checkpoint(id(1), last.into_iter()), None, "it is of the present name");
+        LedgerKeys::rename(directory.path(), "evidence.example.com/2", None).unwrap();
+        assert_eq!(renamed.signed().last_signed(id(1)).unwrap(), Some(note(&renamed, 1, 2)), "it is its own");
+    }
+
+    #[test]
+    fn servers_that_share_a_directory_never_go_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = open(directory.path()).unwrap();
+        std::thread::scope(|threads| {
+            for server in 0..4 {
+                let (directory, keys) = (directory.path(), &keys);
+                threads.spawn(move || {
+                    let signed = LedgerKeys::signed_in(directory);
+                    for size in (1..40).filter(|size| size % 4 == server) {
+                        signed.keep(id(1), &note(keys, 1, size)).unwrap();
+                        let last = checkpoint(&signed.last_signed(id(1)).unwrap().unwrap()).unwrap();
+                        assert!(last.size >= size);
+                    }
+                });
+            }
+        });
+        assert_eq!(keys.signed().last_signed(id(1)).unwrap(), Some(note(&keys, 1, 39)));
     }
 
     #[test]
@@ -423,17 +492,13 @@ mod tests {
             assert!(matches!(opened, Err(LedgerKeysError::Name(_))), "{name:?}: {opened:?}");
         }
         open(directory.path()).unwrap();
-        LedgerKeys::rename(directory.path(), "b").unwrap();
-        LedgerKeys::rename(directory.path(), "b").unwrap();
-        assert!(matches!(LedgerKeys::rename(directory.path(), NAME), Err(LedgerKeysError::UsedName(_))));
-        assert!(matches!(LedgerKeys::rename(directory.path(), "c d"), Err(LedgerKeysError::Name(_))));
-        assert!(
-            LedgerKeys::new(
-                "a b",
-                [1; 32],
-                SignedFiles { directory: PathBuf::new(), writing: Mutex::new(()) }
-            )
-            .is_err()
-        );
+        LedgerKeys::rename(directory.path(), "b", None).unwrap();
+        LedgerKeys::rename(directory.path(), "b", None).unwrap();
+        assert!(matches!(
+            LedgerKeys::rename(directory.path(), NAME, None),
+            Err(LedgerKeysError::UsedName(_))
+        ));
+        assert!(matches!(LedgerKeys::rename(directory.path(), "c d", None), Err(LedgerKeysError::Name(_))));
+        assert!(LedgerKeys::new("a b", [1; 32], SignedFiles { directory: PathBuf::new() }).is_err());
     }
 }

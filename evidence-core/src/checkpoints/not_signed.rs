@@ -26,17 +26,23 @@ pub enum NotSigned {
     },
     /// The last checkpoint was signed with another key, or for a log of another name.
     #[error(
-        "the last checkpoint is of the log '{origin}', which this server's key does not sign. All servers of a database need \
-         the same ledger keys"
+        "the last checkpoint is of the log '{origin}', which this server's key does not sign. All servers of a database share \
+         one directory for the key. If the key is lost, 'evidence-server ledger new-origin' begins a log of another name"
     )]
     OtherLog {
         /// The name of the log.
         origin: String,
     },
     /// The last signed checkpoint cannot be read.
-    #[error("the checkpoint that was signed last cannot be read: {reason}")]
+    #[error(
+        "the checkpoint that was signed last cannot be read: {reason}. If it is lost, 'evidence-server ledger new-origin' \
+         begins a log of another name"
+    )]
     Unreadable {
         /// The reason.
         reason: String,
     },
+    /// The place of what was signed last cannot be read or written.
+    #[error("what was signed last cannot be read or written; the log says why")]
+    OutOfReach,
 }

@@ -26,6 +26,11 @@ impl SignedCheckpoint {
         &self.signers[0]
     }
 
+    /// Returns the signer with the former key, while a key is replaced.
+    pub(crate) fn former_signer(&self) -> Option<&NoteSigner> {
+        self.signers.get(1)
+    }
+
     /// Returns the keys that verify the signatures, one per line.
     pub(crate) fn keys(&self) -> String {
         self.signers.iter().map(|signer| format!("{}\n", signer.verifier())).collect()
@@ -91,14 +96,13 @@ impl Log<'_> {
         // Read after what was signed, so that it has at least as many entries.
         let ledger = self.cx.ledger().await?;
         for note in [&stored, &kept].into_iter().flatten() {
-            if let Some(last) = self.own(note)? {
-                self.check_extends(&last, &ledger).await?;
-            }
+            let last = self.own(note, kept.as_deref() == Some(note))?;
+            self.check_extends(&last, &ledger).await?;
         }
         let checkpoint = Checkpoint { origin: self.origin.clone(), size: ledger.size(), root: ledger.root() };
         let note = checkpoint.sign(&self.signers);
         if stored.as_ref() != Some(&note)
-            && !store.replace_signed_checkpoint(self.org, stored.as_deref(), &note).await?
+            && !store.replace_signed_checkpoint(self.org, stored.as_deref(), Some(&note)).await?
         {
             return Err(StoreError::Conflict.into());
         }
@@ -118,26 +122,22 @@ impl Log<'_> {
         let done = tokio::task::spawn_blocking(move || work(keys.signed(), org)).await;
         let done = done.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
         done.map_err(|error| {
-            tracing::error!(%error, "the last signed checkpoint cannot be read or written outside of the store");
-            StoreError::Unavailable("the last signed checkpoint cannot be read or written outside of the store".into())
-                .into()
+            tracing::error!(%error, "what was signed last cannot be read or written outside of the store");
+            NotSigned::OutOfReach.into()
         })
     }
 
-    /// Returns the checkpoint of a note that was signed last; `None` if it is of a former name of the log, which need not be
-    /// extended.
-    fn own(&self, note: &str) -> Result<Option<Checkpoint>, NotSigned> {
+    /// Returns the checkpoint of a note that was signed last. A note that is kept outside of the store is this log's, also
+    /// if the key with which it was signed was replaced meanwhile.
+    fn own(&self, note: &str, is_kept: bool) -> Result<Checkpoint, NotSigned> {
         let unreadable = |reason: &dyn ToString| NotSigned::Unreadable { reason: reason.to_string() };
         let note: SignedNote = note.parse().map_err(|error| unreadable(&error))?;
         let last: Checkpoint = note.text().parse().map_err(|error| unreadable(&error))?;
-        if self.keys.is_former_origin(&last.origin, self.org) {
-            return Ok(None);
-        }
-        let is_signed = note.verify(self.signers.iter().map(NoteSigner::verifier)).is_ok();
+        let is_signed = is_kept || note.verify(self.signers.iter().map(NoteSigner::verifier)).is_ok();
         if last.origin != self.origin || !is_signed {
             return Err(NotSigned::OtherLog { origin: last.origin });
         }
-        Ok(Some(last))
+        Ok(last)
     }
 
     async fn check_extends(&self, last: &Checkpoint, ledger: &Frontier) -> Result<()> {

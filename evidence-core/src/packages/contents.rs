@@ -2,9 +2,12 @@
 
 use serde::Serialize;
 
+use crate::error::{Error, Result};
 use crate::fact::Fact;
-use crate::ledger::Hash;
 use crate::name::Fingerprint;
+use crate::operation::json_text;
+use crate::spill_buffer::{HashedContent, HashingBuffer, TemporarySpace};
+use crate::store::error::StoreError;
 use crate::texts::record::TextRef;
 
 /// The name of the format in the manifest.
@@ -25,9 +28,18 @@ pub(super) struct Flaw {
     pub(super) problem: String,
 }
 
-/// The list of a package's files: its last file.
-#[derive(Debug, Serialize)]
+/// The list of a package's files, its last file. It is written while the files are sent, so that it takes no memory.
 pub(super) struct Manifest {
+    text: HashingBuffer,
+    /// Whether a file is listed already.
+    has_files: bool,
+    /// What is missing or damaged.
+    pub(super) problems: Vec<Flaw>,
+}
+
+/// The beginning of a manifest.
+#[derive(Debug, Serialize)]
+pub(super) struct Head {
     format: &'static str,
     /// The name of the ledger.
     pub(super) origin: String,
@@ -35,14 +47,42 @@ pub(super) struct Manifest {
     pub(super) subject: String,
     /// The number of entries that the checkpoint covers.
     pub(super) size: u64,
-    pub(super) files: Vec<ManifestFile>,
-    /// What is missing or damaged.
-    pub(super) problems: Vec<Flaw>,
+}
+
+impl Head {
+    pub(super) fn new(origin: String, subject: String, size: u64) -> Self {
+        Self { format: FORMAT, origin, subject, size }
+    }
+}
+
+fn unwritable(source: std::io::Error) -> Error {
+    Error::Store(StoreError::Unavailable(source.into()))
 }
 
 impl Manifest {
-    pub(super) fn new(origin: String, subject: String, size: u64) -> Self {
-        Self { format: FORMAT, origin, subject, size, files: Vec::new(), problems: Vec::new() }
+    /// Begins a manifest, which uses this space.
+    pub(super) async fn new(head: &Head, space: TemporarySpace) -> Result<Self> {
+        let mut text = HashingBuffer::new(space);
+        let head = json_text(head)?;
+        let (_, members) = head.split_last().unwrap_or((&0, &[]));
+        text.push(members).await.map_err(unwritable)?;
+        text.push(b",\"files\":[").await.map_err(unwritable)?;
+        Ok(Self { text, has_files: false, problems: Vec::new() })
+    }
+
+    /// Lists a file.
+    pub(super) async fn file(&mut self, file: &ManifestFile) -> Result<()> {
+        let comma = if std::mem::replace(&mut self.has_files, true) { ",\n" } else { "\n" };
+        let line = [comma.as_bytes(), &json_text(file)?].concat();
+        self.text.push(&line).await.map_err(unwritable)
+    }
+
+    /// Returns the whole manifest. Nothing can be listed afterwards.
+    pub(super) async fn finish(&mut self) -> Result<HashedContent> {
+        let mut text = std::mem::replace(&mut self.text, HashingBuffer::new(TemporarySpace::default()));
+        let end = [b"],\n\"problems\":", json_text(&self.problems)?.as_slice(), b"}\n"].concat();
+        text.push(&end).await.map_err(unwritable)?;
+        text.finish().await.map_err(unwritable)
     }
 }
 
@@ -52,21 +92,21 @@ pub(super) enum Named {
     /// An attachment, with its size.
     Attachment(Fingerprint, u64),
     /// A long text.
-    Text(Hash),
+    Text(TextRef),
 }
 
 impl Named {
     pub(super) fn path(&self) -> String {
         match self {
             Self::Attachment(sha256, _) => format!("attachments/{sha256}"),
-            Self::Text(sha256) => format!("texts/{sha256}"),
+            Self::Text(text) => format!("texts/{}", text.sha256),
         }
     }
 }
 
 /// Returns the content that a fact names.
 pub(super) fn named(fact: &Fact) -> Vec<Named> {
-    let text = |text: Option<TextRef>| text.map(|text| Named::Text(text.sha256));
+    let text = |text: Option<TextRef>| text.map(Named::Text);
     match fact {
         Fact::AttestationAdded { record } => {
             let files = record.attachments.iter().chain(&record.evidence);
@@ -93,10 +133,10 @@ pub(super) fn readme(subject: &str, origin: &str) -> String {
 
 This package has what the ledger {origin} knows of it, so that you can check it without the server.
 
-trail-page.pdf, *.json       for reading. The server made them from the entries; nothing proves them
+trail-page.pdf, *.json       for reading. The server made them from the entries, and no proof covers them
 entries/N.json               entry N of the ledger: its leaf, its payload and the salt of the payload
 proofs/N.tlog-proof          the proof that the ledger has leaf N (https://c2sp.org/tlog-proof)
-proofs/N.cose                the same as a COSE receipt (RFC 9942)
+proofs/N.cose                the same as a COSE receipt (RFC 9942); N.former.cose is signed with the key before
 attachments/, texts/         content that payloads name by its SHA-256
 checkpoint.txt               the signed checkpoint to which all proofs lead (https://c2sp.org/tlog-checkpoint)
 keys.txt                     the keys that the server names. Compare them with what you got in another way

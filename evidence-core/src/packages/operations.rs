@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
-use super::contents::{Flaw, Manifest, readme};
+use super::contents::{Flaw, Head, Manifest, readme};
 use super::stream::{Package, Part};
 use crate::artifacts::operations::{GetArtifact, resolve};
 use crate::attestations::record::Binding;
@@ -63,11 +63,13 @@ async fn view<O: Operation<Body = ()>>(path: &str, operation: O, cx: &Context<'_
         Ok(AnswerBody::Raw(raw)) => return Ok(Part::File(path, raw.bytes.to_vec())),
         Ok(AnswerBody::Stream(streamed)) => streamed.content,
         Ok(AnswerBody::Download(file)) => file.content,
-        Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Internal) => {
-            let problem = match error {
-                Error::Invalid { fields, .. } => fields.into_values().collect::<Vec<_>>().join("; "),
-                other => other.to_string(),
-            };
+        Err(Error::Invalid { fields, .. }) => {
+            let problem = fields.into_values().collect::<Vec<_>>().join("; ");
+            return Ok(Part::Missing(Flaw { path, problem }));
+        }
+        Err(error) if error.kind() == ErrorKind::Internal => {
+            tracing::error!(%error, "a page of a package cannot be made");
+            let problem = "the server could not make it".to_owned();
             return Ok(Part::Missing(Flaw { path, problem }));
         }
         Err(error) => return Err(error),
@@ -78,6 +80,8 @@ async fn view<O: Operation<Body = ()>>(path: &str, operation: O, cx: &Context<'_
         buffer.push(&piece).await.map_err(unwritable)?;
     }
     let HashedContent { size, sha256, content } = buffer.finish().await.map_err(unwritable)?;
+    // The answer is in the buffer, which has reservations of its own.
+    drop(cx.take_answer_memory());
     Ok(Part::Content { path, size, sha256, content })
 }
 
@@ -111,7 +115,7 @@ async fn package(
         Part::File("keys.txt".to_owned(), signed.keys().into_bytes()),
     ];
     files.extend(views);
-    let manifest = Manifest::new(origin, subject, size);
+    let manifest = Manifest::new(&Head::new(origin, subject, size), cx.temporary_space()).await?;
     let content = Package::new(manifest, files, entries, (signed, at, cx.to_owned_context()));
     let content = Streamed { media_type: PackageReply::MEDIA_TYPE.to_owned(), content: Box::new(content) };
     Ok(PackageReply { file_name, content })
@@ -157,6 +161,8 @@ impl Operation for GetTrailPackage {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let Self { org, flow_name, trail_name } = self;
+        // Before the work for a package that could not be signed.
+        signing::current(cx).await?;
         let flow = cx.flow(flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, trail_name.as_str()).await.map_err(flow_or_trail)?.record;
         let mut views = Vec::new();
@@ -208,6 +214,7 @@ impl Operation for GetArtifactPackage {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let Self { org, flow_name, fingerprint } = self;
+        signing::current(cx).await?;
         let flow = cx.flow(flow_name.as_str()).await?.record;
         let whole = resolve(&flow, &fingerprint, cx).await?;
         let subject = format!("artifact {whole} of flow {flow_name} of organization {org}");

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use super::contents::{Flaw, Manifest, ManifestFile, Named, named};
 use super::tar;
-use crate::blobs::{BlobReader, Blobs, Chunks};
+use crate::blobs::{BlobReader, Blobs, CHUNK, Chunks};
 use crate::checkpoints::signing::SignedCheckpoint;
-use crate::context::OwnedContext;
+use crate::context::{AnswerMemory, OwnedContext};
 use crate::digest::{Digest, sha256_hex};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -20,8 +20,10 @@ use crate::ledger::{Needs, TlogProof, inclusion, inclusion_needs};
 use crate::operation::json_text;
 use crate::page::in_batches;
 use crate::proofs::EntryView;
+use crate::spill_buffer::HashedContent;
 use crate::store::entry::StoredEntry;
 use crate::store::error::StoreError;
+use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 use crate::trails::store::TrailEntry;
 
@@ -56,16 +58,17 @@ pub(super) struct Package {
     signed: SignedCheckpoint,
     at: Timestamp,
     owned: OwnedContext,
+    /// The reservations for the text that is being sent.
+    memory: AnswerMemory,
 }
 
 /// A file that is being sent.
 struct Open {
-    path: String,
+    /// The path, and the digest that the content should have; `None` for the manifest, which ends the package.
+    listed: Option<(String, String)>,
     /// The number of bytes that were announced, and are still to be sent.
     rest: u64,
     size: u64,
-    /// The digest that the content should have.
-    sha256: String,
     digest: Digest,
     content: Box<dyn Chunks>,
 }
@@ -77,6 +80,17 @@ struct Stored(BlobReader<Arc<dyn Blobs>>);
 impl Chunks for Stored {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         self.0.chunk().await.map_err(io::Error::other)
+    }
+}
+
+/// A text, in pieces that are hashed without delaying other requests.
+struct Pieces(Bytes);
+
+#[async_trait]
+impl Chunks for Pieces {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let piece = self.0.split_to(self.0.len().min(CHUNK));
+        Ok(Some(piece).filter(|piece| !piece.is_empty()))
     }
 }
 
@@ -95,7 +109,16 @@ impl Package {
             in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), ENTRIES_AT_ONCE);
         let parts = files.into_iter().chain(entries.into_iter().map(Part::Entries));
         let parts = parts.chain([Part::AllNamed, Part::End]).collect();
-        Self { parts, open: None, manifest, named: BTreeSet::new(), signed, at, owned }
+        Self {
+            parts,
+            open: None,
+            manifest,
+            named: BTreeSet::new(),
+            signed,
+            at,
+            owned,
+            memory: AnswerMemory::default(),
+        }
     }
 
     /// Returns the next bytes; `None` at the end.
@@ -103,7 +126,7 @@ impl Package {
         loop {
             let bytes = match &mut self.open {
                 Some(open) if open.rest > 0 => Some(open.piece().await?),
-                Some(_) => self.close(),
+                Some(_) => self.close().await?,
                 None => match self.parts.pop_front() {
                     Some(part) => self.begin(part).await?.map(Bytes::from),
                     None => return Ok(None),
@@ -117,10 +140,11 @@ impl Package {
 
     async fn begin(&mut self, part: Part) -> Result<Option<Vec<u8>>> {
         match part {
-            Part::File(path, content) => self.file(path, &content).map(Some),
+            Part::File(path, content) => self.file(path, &content).await.map(Some),
             Part::Content { path, size, sha256, content } => {
                 let header = tar::header(&path, size, self.at)?;
-                self.open = Some(Open { path, rest: size, size, sha256, digest: Digest::default(), content });
+                let digest = Digest::default();
+                self.open = Some(Open { rest: size, size, listed: Some((path, sha256)), digest, content });
                 Ok(Some(header))
             }
             Part::Missing(flaw) => {
@@ -141,18 +165,18 @@ impl Package {
                 Ok(None)
             }
             Part::End => {
-                let manifest = json_text(&self.manifest)?;
-                let header = tar::header("manifest.json", manifest.len() as u64, self.at)?;
-                Ok(Some([&header, &manifest, tar::padding(manifest.len() as u64), &tar::END].concat()))
+                let HashedContent { size, content, .. } = self.manifest.finish().await?;
+                self.open = Some(Open { content, rest: size, size, listed: None, digest: Digest::default() });
+                tar::header("manifest.json", size, self.at).map(Some)
             }
         }
     }
 
     /// Returns the bytes of a file.
-    fn file(&mut self, path: String, content: &[u8]) -> Result<Vec<u8>> {
+    async fn file(&mut self, path: String, content: &[u8]) -> Result<Vec<u8>> {
         let size = content.len() as u64;
         let bytes = [&tar::header(&path, size, self.at)?, content, tar::padding(size)].concat();
-        self.manifest.files.push(ManifestFile { path, size, sha256: sha256_hex(content) });
+        self.manifest.file(&ManifestFile { path, size, sha256: sha256_hex(content) }).await?;
         Ok(bytes)
     }
 
@@ -161,12 +185,7 @@ impl Package {
         let context = self.owned.context();
         let (org, store) = (context.org()?, context.store());
         let size = self.signed.checkpoint.size;
-        let mut needs = Needs::default();
-        for index in &indexes {
-            let Needs { leaves, nodes } = inclusion_needs(*index, size);
-            needs.leaves.extend(leaves);
-            needs.nodes.extend(nodes);
-        }
+        let needs = Needs::merged(indexes.iter().map(|index| inclusion_needs(*index, size)));
         let known = store.ledger_hashes(org, &needs).await?;
         let mut entries = store.ledger_entries_at(org, &indexes).await?;
         entries.sort_unstable_by_key(|entry| entry.index);
@@ -186,16 +205,24 @@ impl Package {
             }
             let path = inclusion(index, size, &known).map_err(StoreError::corrupt)?;
             let root = self.signed.checkpoint.root;
-            let cose = receipt(self.signed.signer(), index, size, &path, root);
-            let cose = cose.map_err(|source| Error::Internal {
-                what: "a receipt could not be encoded",
-                source: source.to_string().into(),
-            })?;
+            let cose = |signer| {
+                receipt(signer, index, size, &path, root).map_err(|source| Error::Internal {
+                    what: "a receipt could not be encoded",
+                    source: source.to_string().into(),
+                })
+            };
+            let receipts = [Some(self.signed.signer()), self.signed.former_signer()];
+            let [cose, former] = receipts.map(|signer| signer.map(cose).transpose());
+            let (cose, former) = (cose?, former?);
             let proof = TlogProof { extra: Vec::new(), index, path, checkpoint: self.signed.note.clone() };
             let entry = json_text(&EntryView::from(StoredEntry::clone(entry)))?;
-            bytes.extend(self.file(format!("entries/{name}.json"), &entry)?);
-            bytes.extend(self.file(format!("proofs/{name}.tlog-proof"), proof.to_string().as_bytes())?);
-            bytes.extend(self.file(format!("proofs/{name}.cose"), &cose)?);
+            bytes.extend(self.file(format!("entries/{name}.json"), &entry).await?);
+            bytes.extend(self.file(format!("proofs/{name}.tlog-proof"), proof.to_string().as_bytes()).await?);
+            for (kind, receipt) in [("cose", cose), ("former.cose", former)] {
+                if let Some(receipt) = receipt {
+                    bytes.extend(self.file(format!("proofs/{name}.{kind}"), &receipt).await?);
+                }
+            }
         }
         Ok(bytes)
     }
@@ -206,10 +233,15 @@ impl Package {
         let (org, path) = (context.org()?, content.path());
         let damaged = |path, problem: &str| Part::Missing(Flaw { path, problem: problem.to_owned() });
         Ok(match content {
-            Named::Text(sha256) => {
+            Named::Text(TextRef { sha256, size }) => {
+                context.reserve_for_data(size).await?;
                 let text = context.store().texts(org, &[sha256]).await?.into_iter().next();
-                match text.filter(|text| crate::ledger::Hash::of(text) == sha256) {
-                    Some(text) => Part::File(path, text.into_bytes()),
+                self.memory = context.take_answer_memory();
+                match text.filter(|text| text.len() as u64 == size) {
+                    Some(text) => {
+                        let content = Box::new(Pieces(text.into()));
+                        Part::Content { path, size, sha256: sha256.to_string(), content }
+                    }
                     None => damaged(path, "the text is missing or damaged"),
                 }
             }
@@ -227,16 +259,20 @@ impl Package {
         })
     }
 
-    /// Adds the file that was sent to the manifest. Returns its padding.
-    fn close(&mut self) -> Option<Bytes> {
-        let Open { path, size, sha256, digest, .. } = self.open.take()?;
+    /// Adds the file that was sent to the manifest. Returns its padding, and after the manifest the end of the package.
+    async fn close(&mut self) -> Result<Option<Bytes>> {
+        let Some(Open { size, listed, digest, .. }) = self.open.take() else { return Ok(None) };
+        self.memory = AnswerMemory::default();
+        let Some((path, sha256)) = listed else {
+            return Ok(Some([tar::padding(size), &tar::END].concat().into()));
+        };
         let found = digest.finish();
         if found != sha256 {
-            let problem = "the content is damaged; what is missing of it is filled with zeros".to_owned();
+            let problem = "the content is damaged; the missing rest of it is filled with zeros".to_owned();
             self.manifest.problems.push(Flaw { path: path.clone(), problem });
         }
-        self.manifest.files.push(ManifestFile { path, size, sha256: found });
-        Some(Bytes::from_static(tar::padding(size)))
+        self.manifest.file(&ManifestFile { path, size, sha256: found }).await?;
+        Ok(Some(Bytes::from_static(tar::padding(size))))
     }
 }
 

@@ -30,8 +30,8 @@ const MAX_ENTRIES: u64 = 1000;
 
 /// The header that says how long a response may be used.
 const CACHE_CONTROL: &str = "Cache-Control";
-/// A response that never changes, for the caller alone.
-const IMMUTABLE: &str = "private, max-age=31536000, immutable";
+/// A tile changes only if the ledgers get another name after a restored backup: then their address is the same.
+const TILE_CACHING: &str = "private, max-age=3600";
 
 /// A note or another text for verifiers.
 fn text(text: String) -> Raw {
@@ -70,7 +70,7 @@ impl Operation for ListLedgerKeys {
         orgs.sort_unstable();
         let keys = Arc::clone(keys);
         let compute = cx.compute();
-        let lines = compute.run(move || {
+        let lines = compute.run_long(move || {
             let signers = orgs.into_iter().map(|org| keys.signers(org)).collect::<Result<Vec<_>, _>>()?;
             Ok(signers.iter().flatten().map(|signer| format!("{}\n", signer.verifier())).collect::<String>())
         });
@@ -146,7 +146,7 @@ impl Operation for GetTile {
             }
             TileContent::Entries => entries(tile, cx).await?,
         };
-        let headers = vec![Header::new(CACHE_CONTROL, IMMUTABLE)?];
+        let headers = vec![Header::new(CACHE_CONTROL, TILE_CACHING)?];
         Ok(WithHeaders { headers, reply: Raw { media_type: None, bytes: bytes.into() } })
     }
 }

@@ -380,14 +380,12 @@ impl Ledger<'_> {
         let read = |note: &str| note.parse::<SignedNote>()?.text().parse::<Checkpoint>();
         let signed = read(&note).map_err(StoreError::corrupt).map_err(CopyError::Source)?;
         let known = to.signed_checkpoint(org).await.map_err(CopyError::Target)?;
-        let is_known = known
-            .as_deref()
-            .and_then(|known| read(known).ok())
-            .is_some_and(|known| known.size >= signed.size);
-        if signed.size > size || is_known {
+        let is_known =
+            known.as_deref().and_then(|known| read(known).ok()).is_some_and(|known| known.size > signed.size);
+        if signed.size > size || is_known || known.as_ref() == Some(&note) {
             return Ok(());
         }
-        let replaced = to.replace_signed_checkpoint(org, known.as_deref(), &note).await;
+        let replaced = to.replace_signed_checkpoint(org, known.as_deref(), Some(&note)).await;
         if replaced.map_err(CopyError::Target)? { Ok(()) } else { Err(CopyError::Refused(self.name())) }
     }
 

@@ -397,6 +397,9 @@ pub(crate) enum LedgerCommand {
         /// The directory with the key, as for `serve`.
         #[arg(long, env = "EVIDENCE_LEDGER_DIR", value_name = "DIRECTORY")]
         ledger_dir: Option<PathBuf>,
+        /// The file of the key, as for `serve`.
+        #[arg(long, env = "EVIDENCE_LEDGER_KEY", value_name = "FILE")]
+        ledger_key: Option<PathBuf>,
     },
     /// Print the number of entries and the root of a ledger, separated by a space.
     ///

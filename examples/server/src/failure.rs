@@ -26,6 +26,11 @@ pub(crate) enum Failure {
         directory.display()
     )]
     OtherLedgerName { directory: PathBuf, name: String, given: String },
+    #[error(
+        "the database has signed checkpoints, and there is no key in {}: is the directory mounted? If it is lost, \
+         'evidence-server ledger new-origin' begins logs of another name", .0.display()
+    )]
+    LostLedgerDirectory(PathBuf),
     #[error("a PostgreSQL database has no directory for ledger keys: set --ledger-dir")]
     NoLedgerDirectory,
     #[error("notifications cannot be sent: {0}")]

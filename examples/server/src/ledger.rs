@@ -16,10 +16,10 @@ use crate::store::{self, AnyStore};
 /// Runs `ledger`.
 pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
     match command {
-        LedgerCommand::NewOrigin { name, host, ledger_dir } => {
+        LedgerCommand::NewOrigin { name, host, ledger_dir, ledger_key } => {
             let directory = directory(ledger_dir, &host.store)?.ok_or(Failure::NoLedgerDirectory)?;
             let store = store::open_existing(&host.store).await?;
-            let named = new_origin(&store, &host.operator, &directory, &name).await;
+            let named = new_origin(&store, &host.operator, (&directory, ledger_key.as_deref()), &name).await;
             store.close().await;
             println!("the ledgers are named '{name}' from now on; former checkpoints recorded: {}", named?);
             Ok(())
@@ -47,7 +47,9 @@ pub(crate) async fn run(command: LedgerCommand) -> Result<(), Failure> {
 fn directory(given: Option<PathBuf>, store: &StoreOptions) -> Result<Option<PathBuf>, Failure> {
     match given {
         Some(directory) => Ok(Some(directory)),
+        // One directory, whatever links lead to the database.
         None => Ok(store::sqlite_file(store)?.map(|file| {
+            let file = file.canonicalize().unwrap_or(file);
             let mut path = file.into_os_string();
             path.push("-ledger");
             PathBuf::from(path)
@@ -56,13 +58,16 @@ fn directory(given: Option<PathBuf>, store: &StoreOptions) -> Result<Option<Path
 }
 
 /// Opens the keys of the ledgers. `default_name` is the name if the directory is new and no name is given.
-pub(crate) fn keys(
+pub(crate) async fn keys(
     options: &LedgerOptions,
-    store: &StoreOptions,
+    (store, open): (&StoreOptions, &AnyStore),
     default_name: &str,
 ) -> Result<Option<LedgerKeys>, Failure> {
     let LedgerOptions { ledger_dir, ledger_name, ledger_key } = options;
     let Some(directory) = directory(ledger_dir.clone(), store)? else { return Ok(None) };
+    if !LedgerKeys::exist_in(&directory) && open.store().has_signed_checkpoints().await? {
+        return Err(Failure::LostLedgerDirectory(directory));
+    }
     let name = ledger_name.as_deref().unwrap_or(default_name);
     let keys = LedgerKeys::open(&directory, name, ledger_key.as_deref())?;
     match ledger_name {
@@ -74,17 +79,17 @@ pub(crate) fn keys(
     }
 }
 
-/// Names the ledgers anew. Returns the number of ledgers with a signed checkpoint.
+/// Names the ledgers anew. Returns the number of ledgers that had a signed checkpoint.
 async fn new_origin(
     store: &AnyStore,
     operator: &OrgName,
-    directory: &Path,
+    (directory, key): (&Path, Option<&Path>),
     name: &str,
 ) -> Result<u64, Failure> {
-    LedgerKeys::rename(directory, name)?;
-    let keys = LedgerKeys::open(directory, name, None)?;
     let service = Evidence::new(store.store(), Settings::default());
-    Ok(service.administration(operator).note_former_checkpoints(&keys).await?)
+    let ended = service.administration(operator).end_logs(name, &LedgerKeys::signed_in(directory)).await?;
+    LedgerKeys::rename(directory, name, key)?;
+    Ok(ended)
 }
 
 /// Prints the size and the root of a ledger, separated by a space.

@@ -81,7 +81,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     let listener = Listener::open(&api).await?;
     let settings = listener.settings(&api, limits);
     let name = settings.public_url.split_once("://").map_or(settings.public_url.as_str(), |(_, name)| name);
-    let keys = crate::ledger::keys(&ledger, &store_options, name)?;
+    let keys = crate::ledger::keys(&ledger, (&store_options, &store), name).await?;
     let service = Evidence::new(store.store(), settings);
     let service = match keys {
         Some(keys) => service.with_ledger_keys(keys),

@@ -43,10 +43,11 @@ fn policy(options: &VerifyOptions) -> Result<Policy, Unverified> {
     }
     let mut keys = Vec::new();
     for path in &options.keys {
+        let known = keys.len();
         for line in read(path)?.lines().filter(|line| !line.trim().is_empty()) {
             keys.push(line.trim().parse().map_err(|error| in_file(path, &error))?);
         }
-        if keys.is_empty() {
+        if keys.len() == known {
             return Err(in_file(path, &"it has no key"));
         }
     }

@@ -90,7 +90,8 @@ intercept! {
 
     CheckpointStore {
         signed_checkpoint(org: Id) -> Option<String>;
-        replace_signed_checkpoint(org: Id, old: Option<&str>, new: &str) -> bool;
+        has_signed_checkpoints() -> bool;
+        replace_signed_checkpoint(org: Id, old: Option<&str>, new: Option<&str>) -> bool;
     }
 
     LedgerStore {
