@@ -18,7 +18,7 @@ promises! {
 }
 
 /// Returns the checkpoint of the ledger, signed with this key.
-async fn note(store: &Arc<dyn Store>, org: &Org, key: u8) -> Result<String, Failure> {
+pub(super) async fn note(store: &Arc<dyn Store>, org: &Org, key: u8) -> Result<String, Failure> {
     let head = present("the head", store.ledger_head(org.id).await?)?;
     let name = format!("größer.example/{key}");
     let signer = NoteSigner::new(&name, &[key; 32]);

@@ -34,7 +34,7 @@ use super::fixtures::{
 use super::pending::attested;
 use super::recording::user_created;
 use super::service_accounts::{bare, give_key, key};
-use super::{Failure, Outcome, conflict, ensure, present, promises, same, same_set};
+use super::{Failure, Outcome, checkpoints, conflict, ensure, present, promises, same, same_set};
 
 promises! {
     of dyn Transfer;
@@ -49,6 +49,7 @@ promises! {
     imports_go_on_at_the_end: "An import that does not begin where the ledger ends is refused.",
     copies_are_equal: "A store that was copied in and out again is the same.",
     copies_take_secret_urls_along: "A copy has the secret URLs of the source, also when entries that name a URL again come later.",
+    copies_take_signed_checkpoints_along: "A copy has the last signed checkpoint of each ledger, and takes back none that the target has.",
     copies_go_on_where_they_stopped: "A copy writes what is not there yet, and nothing when all is there.",
     copies_send_nothing_again: "A copy takes along how far each target of actions was sent to, and where that goes on: at most to the end of what was copied.",
     what_comes_in_meanwhile_is_late: "A copy tells what came in at the source meanwhile, and the next one copies it.",
@@ -347,6 +348,33 @@ async fn copies_go_on_where_they_stopped(store: Arc<dyn Transfer>) -> Outcome {
     same("what came later", (summary.new_entries, summary.attachments.copied), (1, 1))?;
     ensure(summary.is_complete(), "something is late that came in before the copy")?;
     equal(&store, &source).await
+}
+
+async fn copies_take_signed_checkpoints_along(store: Arc<dyn Transfer>) -> Outcome {
+    let from = memory();
+    let org = Org::create(&as_store(&from), 1, "foo").await?;
+    let mut last = None;
+    // The second time with nothing new, and the third after more entries.
+    for (number, fact) in [None, None, Some(flow_created(100, "a"))].into_iter().enumerate() {
+        if let Some(fact) = fact {
+            org.record(vec![fact]).await?;
+        }
+        let note = checkpoints::note(&as_store(&from), &org, 1).await?;
+        let before = from.signed_checkpoint(org.id).await?;
+        from.replace_signed_checkpoint(org.id, before.as_deref(), Some(&note)).await?;
+        copied(&*from, &*store).await?;
+        same(&format!("after step {number}"), store.signed_checkpoint(org.id).await?, Some(note.clone()))?;
+        last = Some(note);
+    }
+    // The target's is later: its server signed meanwhile.
+    let earlier = from.signed_checkpoint(org.id).await?;
+    org.record(vec![flow_created(101, "b")]).await?;
+    copied(&*from, &*store).await?;
+    let later = checkpoints::note(&as_store(&store), &org, 1).await?;
+    store.replace_signed_checkpoint(org.id, last.as_deref(), Some(&later)).await?;
+    copied(&*from, &*store).await?;
+    same("the source's", from.signed_checkpoint(org.id).await?, earlier)?;
+    same("the target's", store.signed_checkpoint(org.id).await?, Some(later))
 }
 
 async fn copies_take_secret_urls_along(store: Arc<dyn Transfer>) -> Outcome {
