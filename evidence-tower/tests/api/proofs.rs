@@ -220,7 +220,7 @@ async fn nothing_is_signed_that_contradicts_what_was_signed() {
         let evidence = in_memory().await.with_ledger_keys(signed.keys(name, seed));
         (Api::new(evidence.clone(), Mount::Tower, "memory").await, evidence)
     };
-    let (api, _) = service(7, LEDGERS).await;
+    let (api, evidence) = service(7, LEDGERS).await;
     api.put_flow("shop").await.created();
     let size = api.checkpoint().await.size;
 
@@ -239,7 +239,9 @@ async fn nothing_is_signed_that_contradicts_what_was_signed() {
         .await;
     behind.0.put_flow("another").await.created();
     refused(&behind, &format!("the first {size} entries of the ledger are not those")).await;
-    let other_key = service(8, LEDGERS).await;
+    // Another key, which knows nothing of what was signed but what the store has.
+    let other_key = evidence.with_ledger_keys(SignedInMemory::default().keys(LEDGERS, 8));
+    let other_key = (Api::new(other_key.clone(), Mount::Tower, "memory").await, other_key);
     refused(&other_key, "is of the log 'evidence.example.com/").await;
     let other_name = service(7, "evidence.example.org").await;
     refused(&other_name, "is of the log 'evidence.example.com/").await;

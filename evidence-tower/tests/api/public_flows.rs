@@ -34,8 +34,6 @@ async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
         ("get_flow", "/flows/acme/open".to_owned()),
         ("get_trail", "/trails/acme/open/t".to_owned()),
         ("download_trail_audit_pdf", "/trails/acme/open/t/audit_pdf".to_owned()),
-        ("download_trail_audit_package", "/trails/acme/open/t/audit_package".to_owned()),
-        ("get_audit_package", format!("/artifacts/acme/open/{artifact}/audit_package")),
         ("get_artifact_by_fingerprint", format!("/artifacts/acme/open/fingerprint/{artifact}")),
         ("get_artifact_by_commit_sha", format!("/artifacts/acme/open/commit_sha/{COMMIT}")),
         ("get_latest_artifact_commit", format!("/artifacts/acme/open/{artifact}/latest_commit")),

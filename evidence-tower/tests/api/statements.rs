@@ -211,7 +211,8 @@ const LOOK_UPS: usize = 6;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 45] = [
+const WARM_AND_MORE: [(&str, usize); 46] = [
+    ("get_ledger_proof", 3),
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
