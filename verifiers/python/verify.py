@@ -61,9 +61,9 @@ def main():
         lines = get(f"acme/proof/{index}").decode().split("\n\n", 1)
         path = [note.b64_decode(line) for line in lines[0].splitlines() if " " not in line and "/tlog-proof" not in line]
         cp, _ = checkpoint.checkpoint_from_note(lines[1])
-        included = tree.verify_inclusion(hashing.leaf_hash(leaf), index, cp.size, path, cp.root_hash)
+        included = tree.verify_inclusion(hashing.leaf_hash(leaf), index, cp.size, path, cp.root)
         assert included, f"entry {index} is not accepted by aics-tlog"
-        assert not tree.verify_inclusion(hashing.leaf_hash(b"another"), index, cp.size, path, cp.root_hash)
+        assert not tree.verify_inclusion(hashing.leaf_hash(b"another"), index, cp.size, path, cp.root)
 
         receipt = get(f"acme/proof/{index}?format=cose")
         result = verify_receipt(receipt, leaf_entry_hex=leaf.hex(), log_public_key_pem=pem)
