@@ -70,8 +70,10 @@ def main():
         assert result.ok and result.leaf_index == index, (index, result.errors)
         assert result.issuer == origin, result
         for at in range(len(receipt)):
-            result = verify_receipt(changed(receipt, at), leaf_entry_hex=leaf.hex(), log_public_key_pem=pem)
-            assert not result.ok, f"byte {at} of a receipt was changed, and it is accepted"
+            other = verify_receipt(changed(receipt, at), leaf_entry_hex=leaf.hex(), log_public_key_pem=pem)
+            # A receipt is signed for a root, and another size may lead to the same root (RFC 9942).
+            same = (other.root, other.leaf_index) == (result.root, result.leaf_index)
+            assert not other.ok or same, f"byte {at} of a receipt was changed, and it is accepted"
         other = verify_receipt(receipt, leaf_entry_hex=b"another".hex(), log_public_key_pem=pem)
         assert not other.ok, "a receipt is accepted for another leaf"
     print(f"aics-tlog and scitt-cose accept {size} entries, and no change")
