@@ -136,19 +136,19 @@ const HASHES: Sql = Sql::per_dialect(
             SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
 );
 
-/// Selects the last entry about a record, from the tables that have one row per record. `$3` has the kinds of records in
+/// Selects the last entry about a record, from the tables that have one row per record. No two records have one id. `$3` has the kinds of records in
 /// the table of records.
 macro_rules! record_entry {
     ($of_kinds:literal) => {
         concat!(
-            "SELECT max(i) FROM (
+            "SELECT i FROM (
         SELECT ledger_index AS i FROM evidence.trail WHERE org = $1 AND id = $2
         UNION ALL SELECT ledger_index FROM evidence.artifact WHERE org = $1 AND id = $2
         UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND id = $2
         UNION ALL SELECT ledger_index FROM evidence.repo WHERE org = $1 AND id = $2
         UNION ALL ",
             $of_kinds,
-            ") found"
+            ") found LIMIT 1"
         )
     };
 }
@@ -238,7 +238,7 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
     async fn record_entry(&self, org: Id, record: Id) -> StoreResult<Option<u64>> {
         let query = self.query_org(org, RECORD_ENTRY).bind(record);
         let query = query.bind(texts(&RecordKind::WITH_OWN_ID.map(RecordKind::as_str)));
-        Ok(query.first::<(Option<u64>,)>().await?.and_then(|(index,)| index))
+        Ok(query.first::<(u64,)>().await?.map(|(index,)| index))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
