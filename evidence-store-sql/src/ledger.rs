@@ -136,8 +136,8 @@ const HASHES: Sql = Sql::per_dialect(
             SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
 );
 
-/// Selects the last entry about a record, from the tables that have one row per record. No two records have one id. `$3` has the kinds of records in
-/// the table of records.
+/// Selects the last entry about a record, from the tables that have one row per record. No two records have
+/// one id. `$3` has the kinds of records in the table of records.
 macro_rules! record_entry {
     ($of_kinds:literal) => {
         concat!(
