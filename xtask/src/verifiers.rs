@@ -14,7 +14,8 @@ const PYTHONS: [&str; 3] = ["python3.14", "python3.13", "python3.12"];
 
 /// Starts the server on a new database and runs both. Without Go, or without a Python that is new enough, says so.
 pub(crate) fn run() -> Result {
-    cargo(["build", "--package", "evidence-server"]).run()?;
+    // With the workspace's features, so that nothing is built again after its tests.
+    cargo(["build", "--workspace", "--all-features", "--bin", "evidence-server"]).run()?;
     let work = run::target().join("verifiers");
     // The files of an earlier run.
     if work.exists() {
