@@ -75,7 +75,7 @@ impl JsonSchema for RecordOrIndex {
         "RecordOrIndex".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
+        json_schema!({ "type": "string", "maxLength": 32 })
     }
 }
 
@@ -99,7 +99,7 @@ impl JsonSchema for TilePath {
         "TilePath".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": r"^([0-7]|entries)/(x[0-9]{3}/)*[0-9]{3}(\.p/[0-9]{1,3})?$" })
+        json_schema!({ "type": "string", "pattern": r"^([0-7]|entries)/(x[0-9]{3}/)*[0-9]{3}(\.p/[0-9]{1,3, "maxLength": 64 })?$" })
     }
 }
 

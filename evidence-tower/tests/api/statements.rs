@@ -211,8 +211,10 @@ const LOOK_UPS: usize = 6;
 const WARM: usize = 2;
 
 /// Reads that take more, and how many: what they answer is in several tables, which are asked one after the other.
-const WARM_AND_MORE: [(&str, usize); 46] = [
-    ("get_ledger_proof", 3),
+const WARM_AND_MORE: [(&str, usize); 48] = [
+    ("get_ledger_checkpoint", 4),
+    ("get_ledger_consistency", 4),
+    ("get_ledger_proof", 5),
     ("assert_artifact", 5),
     ("download_trail_audit_pdf", 8),
     ("get_action", 3),
