@@ -99,7 +99,11 @@ impl JsonSchema for TilePath {
         "TilePath".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": r"^([0-7]|entries)/(x[0-9]{3}/)*[0-9]{3}(\.p/[0-9]{1,3, "maxLength": 64 })?$" })
+        json_schema!({
+            "type": "string",
+            "pattern": r"^([0-7]|entries)/(x[0-9]{3}/)*[0-9]{3}(\.p/[0-9]{1,3})?$",
+            "maxLength": 64,
+        })
     }
 }
 
